@@ -1,0 +1,126 @@
+"""``clop bench layer``: what the layer costs, against copying the map, channel dropout and a plain-Python layer."""
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clop.bench.timing import interleaved
+from clop.functional import clop, sample_permutation
+
+ALPHA = 0.5
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison: median milliseconds of ours and of a baseline, timed in turns."""
+
+    what: str
+    ours_ms: float
+    baseline: str
+    baseline_ms: float
+
+    @property
+    def ratio(self) -> float:
+        return self.ours_ms / self.baseline_ms
+
+    def asdict(self) -> dict[str, object]:
+        return asdict(self) | {"ratio": self.ratio}
+
+
+def run(rounds: int, on_row: Callable[[Row], None] = lambda _: None) -> list[Row]:
+    """All comparisons; each is handed over as soon as it is known."""
+    rows: list[Row] = []
+
+    def add(what: str, ours: float, baselines: dict[str, float]) -> None:
+        for baseline, seconds in baselines.items():
+            rows.append(Row(what, 1e3 * ours, baseline, 1e3 * seconds))
+            on_row(rows[-1])
+
+    for layout in (torch.contiguous_format, torch.channels_last):
+        name = "NCHW" if layout is torch.contiguous_format else "channels-last"
+        times = _passes((2048, 32, 8, 8), layout, rounds, with_python=False)
+        add(f"2048×32×8×8 {name}, forward and backward", times.pop("clop"), times)
+    for shape in ((64, 32, 8, 8), (64, 16, 32, 32)):
+        times = _passes(shape, torch.contiguous_format, max(5, rounds // 4), with_python=True)
+        add(f"{'×'.join(map(str, shape))} NCHW, forward and backward", times.pop("clop"), times)
+
+    draws = interleaved(
+        {
+            "one": lambda: sample_permutation((8, 8), ALPHA),
+            "randperm": lambda: torch.randperm(64),
+        },
+        rounds=20 * rounds,
+    )
+    add("draw one 8×8 permutation", draws["one"], {"torch.randperm(64)": draws["randperm"]})
+    draws = interleaved(
+        {
+            "many": lambda: sample_permutation((8, 8), ALPHA, num=2048),
+            "randperm": lambda: torch.rand(2048, 64).argsort(1),
+        },
+        rounds=rounds,
+    )
+    add("draw 2048 of them", draws["many"], {"torch.rand(2048, 64).argsort(1)": draws["randperm"]})
+
+    starts = [_start_up() for _ in range(3)]
+    torch_s, clop_s, call_s = (sorted(column)[1] for column in zip(*starts, strict=True))
+    add("import clop", clop_s, {"import torch": torch_s})
+    add("first call in a new process, compiled before", call_s, {"import torch": torch_s})
+    return rows
+
+
+def _passes(shape: tuple[int, ...], layout: torch.memory_format, rounds: int, *, with_python: bool) -> dict[str, float]:
+    """Seconds of forward and backward for ours and the baselines on maps of one shape."""
+    x = torch.randn(shape).to(memory_format=layout).requires_grad_()
+    gradient = torch.randn(shape).to(memory_format=layout)
+    generator = np.random.default_rng(0)
+
+    def both(layer: Callable[[Tensor], Tensor]) -> Callable[[], object]:
+        return lambda: torch.autograd.grad(layer(x), x, gradient)
+
+    functions: dict[str, Callable[[], object]] = {
+        "clop": both(lambda x: clop(x, ALPHA)),
+        "two clones": lambda: (x.detach().clone(), gradient.clone()),
+        "Dropout2d": both(lambda x: F.dropout2d(x, ALPHA)),
+    }
+    if with_python:
+        functions["plain-Python layer"] = both(lambda x: plain_python_layer(x, ALPHA, generator))
+    return interleaved(functions, rounds)
+
+
+def plain_python_layer(x: Tensor, alpha: float, generator: np.random.Generator) -> Tensor:
+    """The rule of the authors' code (``variant="raster"``) as a Python loop with one categorical draw per visit."""
+    positions = x.shape[2] * x.shape[3]
+    width = math.isqrt(positions)
+    index = np.arange(positions)
+    offsets = np.array([0, 1, -1, width, -width])
+    probabilities = np.array([1 - alpha / 2] + 4 * [alpha / 8])
+    for p in [*range(positions - 1, 0, -1), *range(positions)]:
+        q = p + generator.choice(offsets, p=probabilities)
+        if 0 < q < positions:
+            index[p], index[q] = index[q], index[p]
+    return x.flatten(2)[:, :, torch.from_numpy(index)].view_as(x)
+
+
+_START_UP = """
+import time
+start = time.perf_counter()
+import torch
+torch_done = time.perf_counter()
+import clop
+clop_done = time.perf_counter()
+clop.clop(torch.zeros(2, 3, 8, 8), 0.5)
+print(torch_done - start, clop_done - torch_done, time.perf_counter() - clop_done)
+"""
+
+
+def _start_up() -> tuple[float, ...]:
+    """Seconds of ``import torch``, of ``import clop`` after it, and of the first call, in a process of their own."""
+    answer = subprocess.run([sys.executable, "-c", _START_UP], capture_output=True, text=True, check=True).stdout
+    return tuple(map(float, answer.split()))

@@ -1,0 +1,71 @@
+"""``clop doctor``: what is installed, which parts work here, and what to install for those that do not."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from clop import machine
+from clop.functional import clop
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the package and whether it works on this machine."""
+
+    name: str
+    works: bool
+    detail: str
+
+
+def examine() -> list[Part]:
+    """Try every part."""
+    return [
+        _attempt("layer", _layer),
+        _attempt("layer on CUDA", _cuda),
+        _modules("pictures (clop picture)", {"PIL": "pillow"}, extra="picture"),
+        _modules(
+            "vision (clop demo)",
+            {"PIL": "pillow", "sklearn": "scikit-learn", "matplotlib": "matplotlib"},
+            extra="vision",
+        ),
+        _modules("ONNX export", {"onnx": "onnx", "onnxscript": "onnxscript"}),
+    ]
+
+
+def _attempt(name: str, check: Callable[[], str]) -> Part:
+    try:
+        return Part(name, True, check())
+    except Exception as error:  # the report is about whatever goes wrong
+        return Part(name, False, str(error) or type(error).__name__)
+
+
+def _layer() -> str:
+    x = torch.arange(6.0).view(1, 1, 2, 3)
+    if not torch.equal(clop(x, 1.0).sort().values.sum(), x.sum()):
+        raise RuntimeError("the kernel returned other values than it was given; please report this")
+    from clop.moving import _openmp_team
+
+    threads = torch.get_num_threads() if _openmp_team() else 1
+    return f"numba {machine.version('numba')}, {threads} {'threads' if threads > 1 else 'thread'}"
+
+
+def _cuda() -> str:
+    if not torch.cuda.is_available():
+        raise RuntimeError("no CUDA device; the layer runs on the CPU")
+    clop(torch.zeros(1, 1, 2, 3, device="cuda"), 1.0)
+    return torch.cuda.get_device_name()
+
+
+def _modules(name: str, packages: dict[str, str], extra: str | None = None) -> Part:
+    """A part that works if these modules, from these packages, can be imported."""
+    missing = []
+    for module, package in packages.items():
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            missing.append(package)
+    if missing:
+        return Part(name, False, f'pip install "clop[{extra}]"' if extra else f"pip install {' '.join(missing)}")
+    return Part(name, True, ", ".join(f"{package} {machine.version(package)}" for package in packages.values()))

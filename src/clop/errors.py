@@ -1,0 +1,19 @@
+"""What a user can get wrong, and the sentences that say so."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UsageError(ValueError):
+    """A mistake of the user, told in one sentence: what was expected, what came, what to do.
+
+    The command line prints the sentence and exits with status 2; anything else that is raised is a mistake of ours.
+    """
+
+
+def one_of(what: str, given: object, known: Iterable[str]) -> str:
+    """``unknown game 'bigfsh'; did you mean 'bigfish'?``, or the list of what is known if nothing is near."""
+    known = list(known)
+    near = difflib.get_close_matches(str(given), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
+    return f"unknown {what} {given!r}; {hint}"

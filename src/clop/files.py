@@ -1,0 +1,34 @@
+"""Files that are written whole or not at all."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Have ``write`` fill a file beside ``path``, then give it that name; a reader sees the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    os.close(handle)
+    draft = Path(name)
+    try:
+        write(draft)
+        with draft.open("rb+") as file:
+            os.fsync(file.fileno())
+        draft.chmod(0o666 & ~_umask())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_whole(path, lambda draft: draft.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n"))
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

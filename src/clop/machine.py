@@ -1,0 +1,67 @@
+"""The machine a run is on: what it is, and one thing that makes training on it faster."""
+
+import ctypes
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
+
+
+def describe() -> dict[str, Any]:
+    """Processor, memory, system and the versions that decide numbers and speed."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gb": _memory_gb(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "threads": torch.get_num_threads(),
+        "versions": {name: version(name) for name in ("clop", "torch", "numpy", "numba")},
+    }
+
+
+def version(package: str) -> str | None:
+    """The installed version of a package, None if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def keep_memory() -> None:
+    """Let the C library keep freed memory instead of handing it back to the system.
+
+    Training frees and allocates the same large buffers at every step. Each time, glibc returns them and the system
+    clears fresh pages; this took 30 to 40 % of training time on the CPU. For programs, not for libraries: it
+    acts on the whole process. Does nothing where the C library is another.
+    """
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, -1)
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _memory_gb() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None

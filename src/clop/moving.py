@@ -1,0 +1,196 @@
+"""Move the positions of feature maps by permutations: the compiled loop behind ``torch.ops.clop.permute`` on the CPU.
+
+It is a copy in another order, and memory bandwidth is its limit. Three things keep it near: values move as machine
+words of the largest size that fits, whatever their dtype; maps with channels innermost are read in order and written
+scattered, which is faster than the reverse; and the loop runs on the threads torch already has. A second pool would
+fight with torch's, whose threads spin for a while after each operation.
+"""
+
+import ctypes
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numba import carray, types  # type: ignore[attr-defined]
+from numba.extending import intrinsic
+from torch import Tensor
+
+from clop.jit import callback, jit
+
+_PARALLEL_FROM = 1 << 16  # bytes; below, waking threads costs more than it saves
+_CHUNK = 1 << 15  # bytes of map that a thread takes at a time
+
+_compiler_function: Callable[..., Any] = intrinsic  # its own types describe the compiler's view, not the caller's
+
+
+class _Task(ctypes.Structure):
+    """What the loop reads, eleven 64-bit words.
+
+    The map is (outer, positions, inner) words; row ``o`` is moved by permutation ``o // repeat % count``. Threads take
+    ``chunk`` rows at a time and count them in ``next``.
+    """
+
+    _fields_ = [
+        (name, ctypes.c_int64)
+        for name in (
+            *("source", "target", "permutations"),
+            *("outer", "positions", "inner", "repeat", "count"),
+            *("inverse", "chunk", "next"),
+        )
+    ]
+
+
+def permute(x: Tensor, permutations: Tensor, *, inverse: bool) -> Tensor:
+    """``y[n, c, k] = x[n, c, p[n, c, k]]`` over flattened positions; ``inverse`` undoes that.
+
+    Args:
+        x: Maps on the CPU, of any dtype, dense; channels innermost only where all share a permutation.
+        permutations: int64 of shape (N or 1, C or 1, positions), contiguous.
+        inverse: ``y[n, c, p[n, c, k]] = x[n, c, k]`` instead.
+    """
+    samples, channels, positions = permutations.shape
+    if x.is_contiguous():
+        rows, inner, repeat = x.shape[0] * x.shape[1], x.element_size(), x.shape[1] if channels == 1 else 1
+    else:
+        assert channels == 1, "with channels innermost, whole positions move"
+        rows, inner, repeat = x.shape[0], x.shape[1] * x.element_size(), 1
+    word = next(size for size in (8, 4, 2, 1) if inner % size == 0)
+    y = torch.empty_like(x)
+    task = _Task(
+        *(x.data_ptr(), y.data_ptr(), permutations.data_ptr()),
+        *(rows, positions, inner // word, repeat, samples * channels),
+        *(inverse, max(1, _CHUNK // (positions * inner)), 0),
+    )
+    _run(_mover(word), task, threads=torch.get_num_threads() if y.nbytes >= _PARALLEL_FROM else 1)
+    return y
+
+
+def _run(loop: Any, task: _Task, threads: int) -> None:
+    team = _openmp_team()
+    if threads > 1 and team is not None:
+        team(loop.address, ctypes.addressof(task), threads, 0)
+    else:
+        loop.ctypes(ctypes.cast(ctypes.byref(task), ctypes.POINTER(ctypes.c_int64)))
+
+
+@functools.cache
+def _openmp_team() -> Callable[..., None] | None:
+    """``GOMP_parallel(function, argument, threads, flags)`` of the OpenMP torch brings; None if that is another."""
+    for library in (Path(torch.__file__).parent / "lib").glob("libgomp*.so*"):
+        try:
+            team = ctypes.CDLL(str(library)).GOMP_parallel
+        except (OSError, AttributeError):
+            continue
+        team.argtypes, team.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint], None
+        return team
+    return None
+
+
+@_compiler_function
+def _take_ticket(typing_context: Any, words: Any) -> Any:
+    """Count ``_Task.next`` up and return what it was, in one indivisible step."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        counter = builder.gep(arguments[0], [context.get_constant(types.intp, 10)])
+        return builder.atomic_rmw("add", counter, context.get_constant(types.int64, 1), "monotonic")
+
+    return types.int64(words), generate
+
+
+@_compiler_function
+def _pointer(typing_context: Any, address: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(word.instance_type)(types.int64, word), generate
+
+
+@functools.cache
+def _mover(word_size: int) -> Any:
+    """The loop over a :class:`_Task` for words of this many bytes, compiled on first use."""
+    word = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}[word_size]
+
+    @callback
+    def move(words: Any) -> None:
+        task = carray(words, 11)
+        outer, positions, inner, repeat, count = task[3], task[4], task[5], task[6], task[7]
+        inverse, chunk = task[8] != 0, task[9]
+        source = carray(_pointer(task[0], word), (outer, positions, inner))
+        target = carray(_pointer(task[1], word), (outer, positions, inner))
+        permutations = carray(_pointer(task[2], types.uint64), (count, positions))
+        scratch = np.empty(positions, np.uint64)
+        while True:
+            row = _take_ticket(words) * chunk
+            end = min(row + chunk, outer)
+            if row >= end:
+                return
+            while row < end:
+                group = row // repeat
+                stop = end if count == 1 else min(end, (group + 1) * repeat)
+                permutation = permutations[group % count]
+                if inner > 1:
+                    _scatter_blocks(
+                        source[row:stop], target[row:stop], permutation if inverse else _inverted(permutation, scratch)
+                    )
+                elif inverse:
+                    _scatter_words(source[row:stop, :, 0], target[row:stop, :, 0], permutation)
+                else:
+                    _gather_words(source[row:stop, :, 0], target[row:stop, :, 0], permutation)
+                row = stop
+
+    return move
+
+
+@jit
+def _gather_words(source: Any, target: Any, permutation: Any) -> None:
+    """Four rows at a time share the reading of the index."""
+    rows, positions = target.shape
+    row = 0
+    while row + 4 <= rows:
+        s0, s1, s2, s3 = source[row], source[row + 1], source[row + 2], source[row + 3]
+        t0, t1, t2, t3 = target[row], target[row + 1], target[row + 2], target[row + 3]
+        for k in range(positions):
+            p = permutation[k]
+            t0[k], t1[k], t2[k], t3[k] = s0[p], s1[p], s2[p], s3[p]
+        row += 4
+    while row < rows:
+        for k in range(positions):
+            target[row, k] = source[row, permutation[k]]
+        row += 1
+
+
+@jit
+def _scatter_words(source: Any, target: Any, permutation: Any) -> None:
+    rows, positions = source.shape
+    row = 0
+    while row + 4 <= rows:
+        s0, s1, s2, s3 = source[row], source[row + 1], source[row + 2], source[row + 3]
+        t0, t1, t2, t3 = target[row], target[row + 1], target[row + 2], target[row + 3]
+        for k in range(positions):
+            p = permutation[k]
+            t0[p], t1[p], t2[p], t3[p] = s0[k], s1[k], s2[k], s3[k]
+        row += 4
+    while row < rows:
+        for k in range(positions):
+            target[row, permutation[k]] = source[row, k]
+        row += 1
+
+
+@jit
+def _scatter_blocks(source: Any, target: Any, permutation: Any) -> None:
+    rows, positions, inner = source.shape
+    for row in range(rows):
+        for k in range(positions):
+            s, t = source[row, k], target[row, permutation[k]]
+            for i in range(inner):
+                t[i] = s[i]
+
+
+@jit
+def _inverted(permutation: Any, scratch: Any) -> Any:
+    for k in range(permutation.shape[0]):
+        scratch[permutation[k]] = k
+    return scratch

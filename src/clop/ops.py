@@ -1,0 +1,181 @@
+"""The layer's operators as PyTorch sees them: ``torch.ops.clop.draw``, ``draw_for`` and ``permute``.
+
+Registered operators keep a compiled graph whole: the compiler sees their shapes (the fake rules) and their gradient,
+not their insides. The draws are tagged as random, so that no pass merges two of them or repeats one in the backward.
+"""
+
+import itertools
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Generator, Tensor
+
+_library = torch.library.Library("clop", "DEF")
+_library.define(
+    "draw(SymInt[] size, SymInt samples, SymInt channels, float alpha, str variant, bool local) -> Tensor",
+    tags=(torch.Tag.nondeterministic_seeded,),
+)
+_library.define(
+    "draw_for(int layer, SymInt[] size, SymInt samples, SymInt channels) -> Tensor",
+    tags=(torch.Tag.nondeterministic_seeded,),
+)
+_library.define(
+    "permute(Tensor x, Tensor permutations, bool inverse=False) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,)
+)
+
+
+class Layer(Protocol):
+    """What ``draw_for`` reads off a layer at each call."""
+
+    alpha: float
+    variant: str
+    local: bool
+    generator: Generator | None
+
+
+_layers: weakref.WeakValueDictionary[int, Layer] = weakref.WeakValueDictionary()
+_keys = itertools.count(1)
+
+
+def register(layer: Layer) -> int:
+    """A number by which a compiled graph refers to a layer.
+
+    Settings baked into a graph would mean a new compilation for each new alpha, and the compiler does not take a
+    generator at all; a number it takes.
+    """
+    key = next(_keys)
+    _layers[key] = layer
+    return key
+
+
+def draw(
+    size: Sequence[int],
+    samples: int,
+    channels: int,
+    alpha: float,
+    variant: str = "paper",
+    local: bool = True,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Permutations of the positions of a map, int64 of shape (samples, channels, positions); on the CPU."""
+    from clop import drawing  # numba's import takes as long as all else here; evaluation never needs it
+
+    seed = int(torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device="cpu"))
+    permutations = drawing.draw(seed, tuple(size), samples * channels, alpha, variant, local)
+    return torch.from_numpy(permutations).view(samples, channels, -1)
+
+
+def _draw_for(layer: int, size: Sequence[int], samples: int, channels: int) -> Tensor:
+    settings = _layers[layer]
+    return draw(size, samples, channels, settings.alpha, settings.variant, settings.local, settings.generator)
+
+
+def _fake_draw(size: Sequence[int], samples: int, channels: int) -> Tensor:
+    return torch.empty(samples, channels, math.prod(size), dtype=torch.int64, device="cpu")
+
+
+_library.impl("draw", draw, "CompositeExplicitAutograd")
+_library.impl("draw_for", _draw_for, "CompositeExplicitAutograd")
+torch.library.register_fake("clop::draw", lambda size, samples, channels, *_: _fake_draw(size, samples, channels))
+torch.library.register_fake("clop::draw_for", lambda _, size, samples, channels: _fake_draw(size, samples, channels))
+
+
+def _channels_innermost(x: Tensor) -> bool:
+    return not x.is_contiguous() and x.movedim(1, -1).is_contiguous()
+
+
+def _permute_cpu(x: Tensor, permutations: Tensor, inverse: bool = False) -> Tensor:
+    from clop import moving
+
+    return _in_format_of(x, permutations, lambda x: moving.permute(x, permutations, inverse=inverse))
+
+
+def _permute_anywhere(x: Tensor, permutations: Tensor, inverse: bool = False) -> Tensor:
+    """The same with torch's own operations, for any device; both tensors are there already and nothing waits for it."""
+    if inverse:
+        permutations = permutations.argsort(-1)
+
+    def move(x: Tensor) -> Tensor:
+        if x.is_contiguous():
+            flat = x.flatten(2)  # (N, C, positions)
+            return flat.gather(2, permutations.expand_as(flat)).view_as(x)
+        flat = x.flatten(2).movedim(1, -1)  # (N, positions, C), contiguous
+        return flat.gather(1, permutations.movedim(1, -1).expand_as(flat)).movedim(-1, 1).unflatten(2, x.shape[2:])
+
+    return _in_format_of(x, permutations, move)
+
+
+def _in_format_of(x: Tensor, permutations: Tensor, move: Callable[[Tensor], Tensor]) -> Tensor:
+    """Move dense maps: channels innermost if they are so already and move together, else outermost."""
+    if x.is_contiguous():
+        return move(x)
+    if not _channels_innermost(x):
+        return move(x.contiguous())
+    if permutations.shape[1] == 1:
+        return move(x)
+    return torch.empty_like(x).copy_(move(x.contiguous()))
+
+
+def _fake_permute(x: Tensor, permutations: Tensor, inverse: bool = False) -> Tensor:
+    kept = x.is_contiguous() or _channels_innermost(x)
+    return torch.empty_like(x) if kept else torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _save(ctx: Any, inputs: tuple[Tensor, Tensor, bool], output: Tensor) -> None:
+    _, permutations, ctx.inverse = inputs
+    ctx.save_for_backward(permutations)
+    ctx.save_for_forward(permutations)
+
+
+def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    (permutations,) = ctx.saved_tensors
+    return permute(gradient, permutations, not ctx.inverse), None, None
+
+
+class _Permute(torch.autograd.Function):
+    """The operator for tensors that are really there, without the dispatcher, whose way through Python costs more than
+    moving a small map; and for the transforms of ``torch.func``."""
+
+    @staticmethod
+    def forward(x: Tensor, permutations: Tensor, inverse: bool) -> Tensor:
+        return (_permute_cpu if x.is_cpu else _permute_anywhere)(x, permutations, inverse)
+
+    setup_context = staticmethod(_save)
+    backward = staticmethod(_backward)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        (permutations,) = ctx.saved_tensors
+        return permute(tangent, permutations, ctx.inverse)
+
+    @staticmethod
+    def vmap(
+        info: Any, dims: tuple[int | None, ...], x: Tensor, permutations: Tensor, inverse: bool
+    ) -> tuple[Tensor, int]:
+        x = x.movedim(dims[0], 0) if dims[0] is not None else x.expand(info.batch_size, *x.shape)
+        if dims[1] is not None:
+            permutations = permutations.movedim(dims[1], 0)
+        permutations = permutations.expand(*x.shape[:2], *permutations.shape[-2:]).flatten(0, 1)
+        return permute(x.flatten(0, 1), permutations.contiguous(), inverse).unflatten(0, x.shape[:2]), 0
+
+
+_library.impl("permute", _permute_anywhere, "CompositeExplicitAutograd")
+_library.impl("permute", _permute_cpu, "CPU")
+torch.library.register_fake("clop::permute", _fake_permute)
+torch.library.register_autograd("clop::permute", _backward, setup_context=_save)
+
+# Function.apply inspects a signature at each call, 40 µs; its base class does not, and serves without transforms.
+_apply = super(torch.autograd.Function, _Permute).apply
+_transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+
+
+def permute(x: Tensor, permutations: Tensor, inverse: bool = False) -> Tensor:
+    """Move positions by permutations (N or 1, C or 1, positions): ``y[k] = x[p[k]]``; ``inverse`` undoes that."""
+    permutations = permutations.to(x.device, non_blocking=True)
+    if torch.compiler.is_compiling() or type(x) is not Tensor:
+        return torch.ops.clop.permute(x, permutations, inverse)
+    apply: Callable[..., Tensor] = _Permute.apply if _transforms_active() else _apply
+    return apply(x, permutations, inverse)

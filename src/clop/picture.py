@@ -1,0 +1,143 @@
+"""Pictures of what the layer does: the paper's Figures 2 and 6 for any image."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from clop.errors import UsageError
+from clop.files import write_whole
+from clop.functional import clop
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+ALPHAS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+_TILE = 208  # pixels on paper
+_GAP, _LABEL = 12, 30
+_INK, _PAPER = (32, 32, 32), (255, 255, 255)
+
+
+def picture(image: Tensor, alpha: float = 0.5, seed: int = 0) -> "Image":
+    """The paper's two illustrations, one above the other.
+
+    First row: growing alpha. Second row: the image, CLOP, without locality, without channel consistency, at one alpha.
+
+    Args:
+        image: uint8 of shape (3, H, W).
+        alpha: The alpha of the second row.
+        seed: Of every permutation.
+    """
+
+    def swapped(alpha: float, local: bool = True, channel_consistent: bool = True) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        return clop(image[None], alpha, local=local, channel_consistent=channel_consistent, generator=generator)[0]
+
+    growing = [(f"alpha {value:g}", swapped(value)) for value in ALPHAS]
+    ablations = [
+        ("image", image),
+        (f"CLOP, alpha {alpha:g}", swapped(alpha)),
+        ("not local", swapped(alpha, local=False)),
+        ("not channel-consistent", swapped(alpha, channel_consistent=False)),
+    ]
+    return _sheet([growing, ablations])
+
+
+def read_image(path: Path, size: int) -> Tensor:
+    """An image file as uint8 (3, H, W), its longer side ``size`` pixels: one pixel is one position of the map."""
+    image_file = _pillow()
+    try:
+        with image_file.open(path) as file:
+            image = file.convert("RGB")
+    except FileNotFoundError:
+        raise UsageError(f"no image at {path}") from None
+    except (OSError, ValueError):
+        raise UsageError(f"{path} is no image that can be read; expected a PNG, JPEG or the like") from None
+    scale = size / max(image.size)
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    return torch.from_numpy(np.array(image.resize((width, height)))).permute(2, 0, 1)
+
+
+def write_picture(sheet: "Image", path: Path) -> None:
+    _pillow()
+    if path.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp", ".gif"):
+        raise UsageError(
+            f"cannot write a picture as {path.suffix or 'a file without a suffix'!r}; expected .png, .jpg or .webp"
+        )
+    write_whole(path, sheet.save)
+
+
+def game_frame() -> Tensor:
+    """A small synthetic game frame, uint8 (3, 64, 64), for pictures without an image at hand."""
+    y, x = np.mgrid[:64, :64]
+    frame = np.zeros((64, 64, 3), np.uint8)
+    frame[:] = np.stack([90 + y, 150 + y, 235 - y // 2], -1)  # a sky
+    hills = y > 44 - 6 * np.sin(x / 9.0) - 3 * np.sin(x / 4.0 + 1)
+    frame[hills] = (86, 140, 92)
+    _disc(frame, x, y, 52, 10, 6, (255, 226, 110))  # a sun
+    for left, right, top in ((0, 22, 54), (28, 46, 50), (52, 64, 54)):  # ground, with gaps to jump
+        block = (left <= x) & (x < right) & (y >= top)
+        frame[block] = (128, 84, 52)
+        frame[block & ((x + 5 * (y // 5 % 2)) % 10 == 0)] = (100, 64, 40)
+        frame[block & (y < top + 2)] = (96, 180, 70)
+    for column, row in ((32, 44), (37, 42), (42, 44), (56, 46)):  # coins
+        _disc(frame, x, y, column, row, 2, (255, 204, 0))
+    frame[(abs(x - 9) <= 3) & (abs(y - 48) <= 5)] = (214, 58, 58)  # the player
+    _disc(frame, x, y, 9, 40, 3, (250, 214, 176))
+    frame[(abs(x - 18) <= 2) & (abs(y - 51) <= 2)] = (70, 40, 120)  # an enemy
+    frame[50, 17:20:2] = (255, 255, 255)
+    return torch.from_numpy(frame).permute(2, 0, 1)
+
+
+def _disc(
+    frame: NDArray[np.uint8],
+    x: NDArray[np.int_],
+    y: NDArray[np.int_],
+    column: int,
+    row: int,
+    radius: int,
+    colour: tuple[int, ...],
+) -> None:
+    frame[(x - column) ** 2 + (y - row) ** 2 <= radius**2 + 1] = colour
+
+
+def _sheet(rows: list[list[tuple[str, Tensor]]]) -> "Image":
+    """Labelled tiles in rows, each centred."""
+    image_file = _pillow()
+    from PIL import ImageDraw, ImageFont
+
+    tiles = [[(label, _tile(image)) for label, image in row] for row in rows]
+    height = tiles[0][0][1].height
+    width = tiles[0][0][1].width
+    columns = max(len(row) for row in rows)
+    sheet = image_file.new(
+        "RGB", (_GAP + columns * (width + _GAP), _GAP + len(rows) * (height + _LABEL + _GAP)), _PAPER
+    )
+    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(18)
+    for r, row in enumerate(tiles):
+        left = (sheet.width - len(row) * (width + _GAP) + _GAP) // 2
+        top = _GAP + r * (height + _LABEL + _GAP)
+        for c, (label, tile) in enumerate(row):
+            corner = left + c * (width + _GAP)
+            sheet.paste(tile, (corner, top))
+            pen.text((corner + width // 2, top + height + _LABEL // 2), label, _INK, font, anchor="mm")
+    return sheet
+
+
+def _tile(image: Tensor) -> "Image":
+    image_file = _pillow()
+    tile = image_file.fromarray(image.permute(1, 2, 0).contiguous().numpy())
+    scale = _TILE / max(tile.size)
+    return tile.resize((round(tile.width * scale), round(tile.height * scale)), image_file.Resampling.NEAREST)
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise UsageError('pictures need pillow, which is not installed: pip install "clop[picture]"') from None
+    return Image

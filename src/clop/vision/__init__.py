@@ -1,0 +1,1 @@
+"""Image classification with and without CLOP: data, networks, methods and training."""
