@@ -19,10 +19,10 @@ Integers = NDArray[np.int64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def draw(seed: int, size: tuple[int, ...], num: int, alpha: float, variant: str, local: bool) -> Integers:
-    """Permutations of the positions of a map, (num, positions)."""
+def draw(seed: int, size: tuple[int, ...], num: tuple[int, ...], alpha: float, variant: str, local: bool) -> Integers:
+    """Permutations of the positions of a map; ``num`` is the shape of their array before the positions."""
     partners, counts = _partners(size, variant)
-    permutations = np.empty((num, len(counts)), np.int64)
+    permutations = np.empty((*num, len(counts)), np.int64)
     sweeps = variant == "raster"
     _draw(seed, partners, counts, 0.5 * alpha if sweeps else alpha, sweeps, local, permutations)
     return permutations
@@ -79,11 +79,12 @@ def _below(state: Any, bound: int) -> tuple[Any, Any]:
 
 @jit
 def _draw(seed: int, partners: Any, counts: Any, accept: float, sweeps: bool, local: bool, out: Any) -> None:
-    positions = out.shape[1]
+    positions = len(counts)
+    rows = out.reshape(-1, positions)
     order = np.empty(positions, np.int64)
     visits = 2 * positions - 1 if sweeps else positions
-    for i in range(out.shape[0]):
-        index = out[i]
+    for i in range(rows.shape[0]):
+        index = rows[i]
         state = _mix(np.uint64(seed) + np.uint64(i + 1) * _GOLDEN)
         for k in range(positions):
             index[k] = k

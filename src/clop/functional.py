@@ -46,7 +46,8 @@ def clop(
         local: If false, the partner of a swap is any other position (the paper's first ablation).
         channel_consistent: If false, each channel has its own permutation (the second).
         per_sample: If true, each sample has its own permutation.
-        generator: Source of randomness, on the CPU; torch's default CPU generator if not given.
+        generator: Source of randomness, on the CPU; torch's default CPU generator if not given. Activation
+            checkpointing replays the default one only, so do not give another where it is used.
 
     Shape:
         - x and the result: :math:`(N, C, H, W)`, or :math:`(N, C, L)` or :math:`(N, C, D, H, W)`
@@ -54,8 +55,8 @@ def clop(
     Example:
         >>> x = torch.arange(6.0).view(1, 1, 2, 3)
         >>> clop(x, alpha=0.5, generator=torch.Generator().manual_seed(0))
-        tensor([[[[3., 1., 2.],
-                  [4., 0., 5.]]]])
+        tensor([[[[3., 4., 5.],
+                  [0., 2., 1.]]]])
 
     Bertoin and Rachelson (2022), Figure 1.
     """
@@ -66,10 +67,11 @@ def clop(
     if not training or alpha == 0:
         return x
     shape = permutations_shape(x, channel_consistent, per_sample)
-    if torch.compiler.is_compiling():
-        if generator is not None:
+    if ops.traced():
+        if generator is not None and torch.compiler.is_compiling():
             raise ValueError("a compiled call of clop cannot take a generator; give it to a CLOP layer, which can")
-        permutations = torch.ops.clop.draw(x.shape[2:], *shape, alpha, variant, local)
+        draw = torch.ops.clop.draw
+        permutations = draw(x.shape[2:], *shape, alpha, variant, local, generator=generator, device="cpu")
     else:
         permutations = ops.draw(x.shape[2:], *shape, alpha, variant, local, generator)
     return ops.permute(x, permutations)
@@ -99,19 +101,19 @@ def sample_permutation(
 
     Example:
         >>> sample_permutation((2, 3), alpha=0.5, generator=torch.Generator().manual_seed(0))
-        tensor([3, 1, 2, 4, 0, 5])
+        tensor([3, 4, 5, 0, 2, 1])
     """
     size, alpha = check_size(size), check_alpha(alpha)
     check_variant(variant)
     check_generator(generator)
-    if num is not None and (not isinstance(num, int) or num < 0):
+    if num is not None and (not isinstance(num, int) or isinstance(num, bool) or num < 0):
         raise ValueError(f"num is a number of permutations, expected an integer of at least 0, got {num!r}")
     count = 1 if num is None else num
     if alpha == 0:
         permutations = torch.arange(math.prod(size), device="cpu").repeat(count, 1)
     else:
         permutations = ops.draw(size, count, 1, alpha, variant, local, generator)
-    return permutations.view(-1) if num is None else permutations.view(num, -1)
+    return permutations.view(-1) if num is None else permutations.view(num, math.prod(size))
 
 
 def permutations_shape(x: Tensor, channel_consistent: bool, per_sample: bool) -> tuple[int, int]:

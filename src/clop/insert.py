@@ -90,7 +90,8 @@ def _find(model: nn.Module, after: str | None, example: Tensor) -> str:
             f"no submodule returns a feature map of more than one position for an input of shape {tuple(example.shape)}"
         )
     if after is None:
-        deepest = [found.name for found in maps if found.tensor is maps[-1].tensor and found.is_final]
+        last = maps[-1]
+        deepest = [found.name for found in maps if found.tensor is last.tensor and found.is_final] or [last.name]
         after = next((name for name in deepest if calls[name] == 1), deepest[0])
     elif after not in {found.name for found in maps}:
         raise ValueError(
@@ -103,8 +104,8 @@ def _find(model: nn.Module, after: str | None, example: Tensor) -> str:
         )
     if not _has_effect(model, after, example):
         raise ValueError(
-            f"a CLOP after {after!r} would do nothing: only a mean over the positions follows, as in a global average "
-            f"pool, and a mean does not see a permutation; put it further up"
+            f"a CLOP after {after!r} would do nothing: what follows takes all positions alike, as a global average "
+            f"pool does, and a mean does not see a permutation; put it further up"
             f"{_instead(model, maps, calls, after, example)}"
         )
     return after

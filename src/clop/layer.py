@@ -60,7 +60,7 @@ class CLOP(nn.Module):
         self._swaps = self._alpha > 0  # read instead of alpha where a compiler would take its value for a constant
 
     def forward(self, x: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():
+        if ops.traced():
             return self._forward_compiled(x)
         return functional.clop(
             x,
@@ -79,7 +79,7 @@ class CLOP(nn.Module):
         if not (self.training and self._swaps):
             return x
         shape = functional.permutations_shape(x, self.channel_consistent, self.per_sample)
-        return ops.permute(x, torch.ops.clop.draw_for(self._key, x.shape[2:], *shape))
+        return ops.permute(x, torch.ops.clop.draw_for(self._key, x.shape[2:], *shape, device="cpu"))
 
     def extra_repr(self) -> str:
         settings = [f"alpha={self.alpha:g}"]

@@ -43,7 +43,7 @@ class _Task(ctypes.Structure):
     ]
 
 
-def permute(x: Tensor, permutations: Tensor, *, inverse: bool) -> Tensor:
+def permute(x: Tensor, permutations: Tensor, inverse: bool) -> Tensor:
     """``y[n, c, k] = x[n, c, p[n, c, k]]`` over flattened positions; ``inverse`` undoes that.
 
     Args:
@@ -62,7 +62,7 @@ def permute(x: Tensor, permutations: Tensor, *, inverse: bool) -> Tensor:
     task = _Task(
         *(x.data_ptr(), y.data_ptr(), permutations.data_ptr()),
         *(rows, positions, inner // word, repeat, samples * channels),
-        *(inverse, max(1, _CHUNK // (positions * inner)), 0),
+        *(inverse, max(1, _CHUNK // max(1, positions * inner)), 0),
     )
     _run(_mover(word), task, threads=torch.get_num_threads() if y.nbytes >= _PARALLEL_FROM else 1)
     return y
@@ -111,7 +111,9 @@ def _pointer(typing_context: Any, address: Any, word: Any) -> Any:
 @functools.cache
 def _mover(word_size: int) -> Any:
     """The loop over a :class:`_Task` for words of this many bytes, compiled on first use."""
-    word = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}[word_size]
+    integers = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
+    word, pair = integers[word_size], integers[min(8, 2 * word_size)]
+    bits = np.uint64(8 * word_size)
 
     @callback
     def move(words: Any) -> None:
@@ -120,6 +122,7 @@ def _mover(word_size: int) -> Any:
         inverse, chunk = task[8] != 0, task[9]
         source = carray(_pointer(task[0], word), (outer, positions, inner))
         target = carray(_pointer(task[1], word), (outer, positions, inner))
+        pairs = carray(_pointer(task[1], pair), (outer, positions // 2))
         permutations = carray(_pointer(task[2], types.uint64), (count, positions))
         scratch = np.empty(positions, np.uint64)
         while True:
@@ -131,12 +134,12 @@ def _mover(word_size: int) -> Any:
                 group = row // repeat
                 stop = end if count == 1 else min(end, (group + 1) * repeat)
                 permutation = permutations[group % count]
+                if (inner == 1) == inverse:
+                    permutation = _inverted(permutation, scratch)
                 if inner > 1:
-                    _scatter_blocks(
-                        source[row:stop], target[row:stop], permutation if inverse else _inverted(permutation, scratch)
-                    )
-                elif inverse:
-                    _scatter_words(source[row:stop, :, 0], target[row:stop, :, 0], permutation)
+                    _scatter_blocks(source[row:stop], target[row:stop], permutation)
+                elif word_size < 8 and positions % 2 == 0:
+                    _gather_pairs(source[row:stop, :, 0], pairs[row:stop], permutation, bits)
                 else:
                     _gather_words(source[row:stop, :, 0], target[row:stop, :, 0], permutation)
                 row = stop
@@ -145,38 +148,27 @@ def _mover(word_size: int) -> Any:
 
 
 @jit
-def _gather_words(source: Any, target: Any, permutation: Any) -> None:
-    """Four rows at a time share the reading of the index."""
-    rows, positions = target.shape
-    row = 0
-    while row + 4 <= rows:
-        s0, s1, s2, s3 = source[row], source[row + 1], source[row + 2], source[row + 3]
-        t0, t1, t2, t3 = target[row], target[row + 1], target[row + 2], target[row + 3]
-        for k in range(positions):
-            p = permutation[k]
-            t0[k], t1[k], t2[k], t3[k] = s0[p], s1[p], s2[p], s3[p]
-        row += 4
-    while row < rows:
-        for k in range(positions):
-            target[row, k] = source[row, permutation[k]]
-        row += 1
+def _gather_pairs(source: Any, target: Any, permutation: Any, bits: Any) -> None:
+    """Write two words at a time, since stores are the bottleneck; two rows share the reading of the index."""
+    rows, half = target.shape
+    for row in range(0, rows - 1, 2):
+        s0, s1, t0, t1 = source[row], source[row + 1], target[row], target[row + 1]
+        for k in range(half):
+            p, q = permutation[2 * k], permutation[2 * k + 1]
+            t0[k] = s0[p] | (target.dtype.type(s0[q]) << bits)
+            t1[k] = s1[p] | (target.dtype.type(s1[q]) << bits)
+    if rows % 2:
+        s, t = source[rows - 1], target[rows - 1]
+        for k in range(half):
+            t[k] = s[permutation[2 * k]] | (target.dtype.type(s[permutation[2 * k + 1]]) << bits)
 
 
 @jit
-def _scatter_words(source: Any, target: Any, permutation: Any) -> None:
-    rows, positions = source.shape
-    row = 0
-    while row + 4 <= rows:
-        s0, s1, s2, s3 = source[row], source[row + 1], source[row + 2], source[row + 3]
-        t0, t1, t2, t3 = target[row], target[row + 1], target[row + 2], target[row + 3]
+def _gather_words(source: Any, target: Any, permutation: Any) -> None:
+    rows, positions = target.shape
+    for row in range(rows):
         for k in range(positions):
-            p = permutation[k]
-            t0[p], t1[p], t2[p], t3[p] = s0[k], s1[k], s2[k], s3[k]
-        row += 4
-    while row < rows:
-        for k in range(positions):
-            target[row, permutation[k]] = source[row, k]
-        row += 1
+            target[row, k] = source[row, permutation[k]]
 
 
 @jit

@@ -1,9 +1,11 @@
 """The layer's operators as PyTorch sees them: ``torch.ops.clop.draw``, ``draw_for`` and ``permute``.
 
 Registered operators keep a compiled graph whole: the compiler sees their shapes (the fake rules) and their gradient,
-not their insides. The draws are tagged as random, so that no pass merges two of them or repeats one in the backward.
+not their insides. The draws are known to it as random, so that no pass merges two of them or repeats one in the
+backward; they name a device, though it is always the CPU, since activation checkpointing asks for one.
 """
 
+import functools
 import itertools
 import math
 import weakref
@@ -15,11 +17,12 @@ from torch import Generator, Tensor
 
 _library = torch.library.Library("clop", "DEF")
 _library.define(
-    "draw(SymInt[] size, SymInt samples, SymInt channels, float alpha, str variant, bool local) -> Tensor",
+    "draw(SymInt[] size, SymInt samples, SymInt channels, float alpha, str variant, bool local, *, "
+    "Generator? generator=None, Device device) -> Tensor",
     tags=(torch.Tag.nondeterministic_seeded,),
 )
 _library.define(
-    "draw_for(int layer, SymInt[] size, SymInt samples, SymInt channels) -> Tensor",
+    "draw_for(int layer, SymInt[] size, SymInt samples, SymInt channels, *, Device device) -> Tensor",
     tags=(torch.Tag.nondeterministic_seeded,),
 )
 _library.define(
@@ -51,6 +54,28 @@ def register(layer: Layer) -> int:
     return key
 
 
+@functools.cache
+def _drawing() -> Any:
+    from clop import drawing  # numba's import takes as long as all else here, and evaluation never needs it
+
+    return drawing
+
+
+@functools.cache
+def _moving() -> Any:
+    from clop import moving
+
+    return moving
+
+
+_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+
+
+def traced() -> bool:
+    """Whether somebody looks on who must see operators: a compiler, or a mode such as that of fake tensors."""
+    return torch.compiler.is_compiling() or _dispatch_modes() > 0
+
+
 def draw(
     size: Sequence[int],
     samples: int,
@@ -59,28 +84,35 @@ def draw(
     variant: str = "paper",
     local: bool = True,
     generator: Generator | None = None,
+    device: Any = None,
 ) -> Tensor:
-    """Permutations of the positions of a map, int64 of shape (samples, channels, positions); on the CPU."""
-    from clop import drawing  # numba's import takes as long as all else here; evaluation never needs it
-
+    """Permutations of the positions of a map, int64 of shape (samples, channels, positions); always on the CPU."""
     seed = int(torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device="cpu"))
-    permutations = drawing.draw(seed, tuple(size), samples * channels, alpha, variant, local)
-    return torch.from_numpy(permutations).view(samples, channels, -1)
+    return torch.from_numpy(_drawing().draw(seed, tuple(size), (samples, channels), alpha, variant, local))
 
 
-def _draw_for(layer: int, size: Sequence[int], samples: int, channels: int) -> Tensor:
+def _draw_for(layer: int, size: Sequence[int], samples: int, channels: int, *, device: Any) -> Tensor:
     settings = _layers[layer]
     return draw(size, samples, channels, settings.alpha, settings.variant, settings.local, settings.generator)
 
 
+@functools.cache
+def _keep_draws_apart() -> None:
+    """Tell the pass that merges equal operations that these are random: it reads a list of its own, not the tag."""
+    from torch._functorch import compile_utils  # slow to import; whoever traces has it already
+
+    getattr(compile_utils, "rand_ops", []).extend((torch.ops.clop.draw, torch.ops.clop.draw_for))
+
+
 def _fake_draw(size: Sequence[int], samples: int, channels: int) -> Tensor:
+    _keep_draws_apart()
     return torch.empty(samples, channels, math.prod(size), dtype=torch.int64, device="cpu")
 
 
 _library.impl("draw", draw, "CompositeExplicitAutograd")
 _library.impl("draw_for", _draw_for, "CompositeExplicitAutograd")
-torch.library.register_fake("clop::draw", lambda size, samples, channels, *_: _fake_draw(size, samples, channels))
-torch.library.register_fake("clop::draw_for", lambda _, size, samples, channels: _fake_draw(size, samples, channels))
+torch.library.register_fake("clop::draw", lambda *arguments, **_: _fake_draw(*arguments[:3]))
+torch.library.register_fake("clop::draw_for", lambda *arguments, **_: _fake_draw(*arguments[1:]))
 
 
 def _channels_innermost(x: Tensor) -> bool:
@@ -88,9 +120,11 @@ def _channels_innermost(x: Tensor) -> bool:
 
 
 def _permute_cpu(x: Tensor, permutations: Tensor, inverse: bool = False) -> Tensor:
-    from clop import moving
-
-    return _in_format_of(x, permutations, lambda x: moving.permute(x, permutations, inverse=inverse))
+    move = _moving().permute
+    x = x.resolve_conj().resolve_neg()  # views that hold other bytes than their values
+    if x.is_contiguous():
+        return move(x, permutations, inverse)
+    return _in_format_of(x, permutations, lambda x: move(x, permutations, inverse))
 
 
 def _permute_anywhere(x: Tensor, permutations: Tensor, inverse: bool = False) -> Tensor:
@@ -110,8 +144,6 @@ def _permute_anywhere(x: Tensor, permutations: Tensor, inverse: bool = False) ->
 
 def _in_format_of(x: Tensor, permutations: Tensor, move: Callable[[Tensor], Tensor]) -> Tensor:
     """Move dense maps: channels innermost if they are so already and move together, else outermost."""
-    if x.is_contiguous():
-        return move(x)
     if not _channels_innermost(x):
         return move(x.contiguous())
     if permutations.shape[1] == 1:
@@ -132,7 +164,8 @@ def _save(ctx: Any, inputs: tuple[Tensor, Tensor, bool], output: Tensor) -> None
 
 def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
     (permutations,) = ctx.saved_tensors
-    return permute(gradient, permutations, not ctx.inverse), None, None
+    again = permute if torch.is_grad_enabled() or traced() or _transforms_active() else _Permute.forward
+    return again(gradient, permutations, not ctx.inverse), None, None
 
 
 class _Permute(torch.autograd.Function):
@@ -175,7 +208,7 @@ _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambd
 def permute(x: Tensor, permutations: Tensor, inverse: bool = False) -> Tensor:
     """Move positions by permutations (N or 1, C or 1, positions): ``y[k] = x[p[k]]``; ``inverse`` undoes that."""
     permutations = permutations.to(x.device, non_blocking=True)
-    if torch.compiler.is_compiling() or type(x) is not Tensor:
+    if traced() or type(x) is not Tensor:
         return torch.ops.clop.permute(x, permutations, inverse)
     apply: Callable[..., Tensor] = _Permute.apply if _transforms_active() else _apply
     return apply(x, permutations, inverse)

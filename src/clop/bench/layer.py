@@ -45,11 +45,13 @@ def run(rounds: int, on_row: Callable[[Row], None] = lambda _: None) -> list[Row
 
     for layout in (torch.contiguous_format, torch.channels_last):
         name = "NCHW" if layout is torch.contiguous_format else "channels-last"
-        times = _passes((2048, 32, 8, 8), layout, rounds, with_python=False)
+        times = _passes((2048, 32, 8, 8), layout, rounds, backward=True, with_python=False)
         add(f"2048×32×8×8 {name}, forward and backward", times.pop("clop"), times)
     for shape in ((64, 32, 8, 8), (64, 16, 32, 32)):
-        times = _passes(shape, torch.contiguous_format, max(5, rounds // 4), with_python=True)
-        add(f"{'×'.join(map(str, shape))} NCHW, forward and backward", times.pop("clop"), times)
+        for backward in (False, True):
+            times = _passes(shape, torch.contiguous_format, max(5, rounds // 4), backward=backward, with_python=True)
+            name = "forward and backward" if backward else "forward"
+            add(f"{'×'.join(map(str, shape))} NCHW, {name}", times.pop("clop"), times)
 
     draws = interleaved(
         {
@@ -75,26 +77,32 @@ def run(rounds: int, on_row: Callable[[Row], None] = lambda _: None) -> list[Row
     return rows
 
 
-def _passes(shape: tuple[int, ...], layout: torch.memory_format, rounds: int, *, with_python: bool) -> dict[str, float]:
-    """Seconds of forward and backward for ours and the baselines on maps of one shape."""
+def _passes(
+    shape: tuple[int, ...], layout: torch.memory_format, rounds: int, *, backward: bool, with_python: bool
+) -> dict[str, float]:
+    """Seconds of a forward pass, or forward and backward, of ours and the baselines on maps of one shape."""
     x = torch.randn(shape).to(memory_format=layout).requires_grad_()
     gradient = torch.randn(shape).to(memory_format=layout)
-    generator = np.random.default_rng(0)
+    generator = np.random.RandomState(0)  # the authors draw with the legacy one too
 
-    def both(layer: Callable[[Tensor], Tensor]) -> Callable[[], object]:
-        return lambda: torch.autograd.grad(layer(x), x, gradient)
+    def passes(layer: Callable[[Tensor], Tensor]) -> Callable[[], object]:
+        return (lambda: torch.autograd.grad(layer(x), x, gradient)) if backward else (lambda: layer(x))
 
+    data = x.detach()
     functions: dict[str, Callable[[], object]] = {
-        "clop": both(lambda x: clop(x, ALPHA)),
-        "two clones": lambda: (x.detach().clone(), gradient.clone()),
-        "Dropout2d": both(lambda x: F.dropout2d(x, ALPHA)),
+        "clop": passes(lambda x: clop(x, ALPHA)),
+        "Dropout2d": passes(lambda x: F.dropout2d(x, ALPHA)),
     }
+    if backward:
+        functions["two clones"] = lambda: (data.clone(), gradient.clone())
+    else:
+        functions["clone"] = lambda: data.clone()
     if with_python:
-        functions["plain-Python layer"] = both(lambda x: plain_python_layer(x, ALPHA, generator))
+        functions["plain-Python layer"] = passes(lambda x: plain_python_layer(x, ALPHA, generator))
     return interleaved(functions, rounds)
 
 
-def plain_python_layer(x: Tensor, alpha: float, generator: np.random.Generator) -> Tensor:
+def plain_python_layer(x: Tensor, alpha: float, generator: np.random.RandomState) -> Tensor:
     """The rule of the authors' code (``variant="raster"``) as a Python loop with one categorical draw per visit."""
     positions = x.shape[2] * x.shape[3]
     width = math.isqrt(positions)

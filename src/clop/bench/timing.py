@@ -1,21 +1,36 @@
 """Time functions in turns, so that what else the machine does falls on all of them alike."""
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
 
+_BLOCK = 0.005  # seconds
 
-def interleaved(functions: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 3) -> dict[str, float]:
-    """Median seconds of one call of each function; every round calls each once, in an order that rotates."""
+
+def interleaved(functions: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Median seconds of one call of each function, all measured in the same rounds.
+
+    In each round every function has one turn, in a random order. A turn is as many calls as take some milliseconds,
+    so that a fast function is timed as in a loop of its own and not with the caches of a slow one before it.
+    """
     names = list(functions)
-    for name in names:
-        for _ in range(warmup):
-            functions[name]()
+    order = random.Random(0)
+    calls = {name: _calls_in_a_turn(functions[name]) for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    for round_ in range(rounds):
-        shift = round_ % len(names)
-        for name in names[shift:] + names[:shift]:
+    for _ in range(rounds):
+        for name in order.sample(names, len(names)):
             start = time.perf_counter()
-            functions[name]()
-            seconds[name].append(time.perf_counter() - start)
+            for _ in range(calls[name]):
+                functions[name]()
+            seconds[name].append((time.perf_counter() - start) / calls[name])
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def _calls_in_a_turn(function: Callable[[], object]) -> int:
+    """After a few calls to warm up."""
+    for _ in range(3):
+        start = time.perf_counter()
+        function()
+        took = time.perf_counter() - start
+    return max(1, round(_BLOCK / took))

@@ -1,0 +1,37 @@
+"""The baseline of the benchmark does what it is said to do."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from clop.bench.layer import plain_python_layer
+from clop.bench.timing import interleaved
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0])
+def test_the_plain_python_layer_follows_the_raster_rule(alpha):
+    """P(position 0 stays) is exactly 1 - alpha / 4 for that rule, far from the paper's."""
+    generator, draws = np.random.RandomState(0), 2000
+    x = torch.arange(64.0).view(1, 1, 8, 8)
+    outputs = torch.stack([plain_python_layer(x, alpha, generator).flatten() for _ in range(draws)])
+    assert torch.equal(outputs.sort(1).values, x.flatten().expand(draws, -1))
+    stays = (outputs[:, 0] == 0).float().mean().item()
+    assert stays == pytest.approx(1 - alpha / 4, abs=5 * (alpha / 4 / draws) ** 0.5)
+
+
+def test_functions_take_turns_and_the_time_is_that_of_one_call():
+    """Fails if a turn of many calls is reported as one, or if a function always follows the same other."""
+    calls = []
+
+    def wait(name, seconds):
+        calls.append(name)
+        time.sleep(seconds)
+
+    seconds = interleaved({"fast": lambda: wait("fast", 0.001), "slow": lambda: wait("slow", 0.01)}, rounds=10)
+    assert seconds["fast"] == pytest.approx(0.001, rel=0.5)
+    assert seconds["slow"] == pytest.approx(0.01, rel=0.5)
+    turns = [name for name, _ in itertools.groupby(calls[6:])]
+    assert 10 < len(turns) < 20, "in random order, some functions follow themselves"

@@ -1,0 +1,34 @@
+"""A record says what was run, and is refused if it is none."""
+
+import pytest
+
+from clop.errors import UsageError
+from clop.experiments import record
+from clop.experiments.record import RunRecord, Stopwatch
+
+
+def test_a_record_survives_writing_and_reading(tmp_path):
+    made = Stopwatch("vision", {"seed": 3}).record({"accuracy": 97.5})
+    made.write(tmp_path / "run.json")
+    read = RunRecord.read(tmp_path / "run.json")
+    assert read == made
+    assert read.ended == "complete"
+    assert read.machine["versions"]["torch"]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"config": {}}'])
+def test_what_is_no_record_is_refused_with_a_sentence(text, tmp_path):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(UsageError, match="is no run record"):
+        RunRecord.read(tmp_path / "run.json")
+
+
+def test_a_missing_record_is_told(tmp_path):
+    with pytest.raises(UsageError, match="no run record at"):
+        RunRecord.read(tmp_path / "run.json")
+
+
+def test_outside_a_checkout_there_is_no_commit(monkeypatch, tmp_path):
+    monkeypatch.setattr(record, "__file__", str(tmp_path / "record.py"))
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert record.commit() is None

@@ -1,0 +1,114 @@
+"""The command line: it teaches, it tells mistakes in one sentence, and its commands leave what they say."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from PIL import Image
+
+from clop.cli import main
+from clop.experiments.record import RunRecord
+
+
+def test_help_names_every_command(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["--help"])
+    assert exit_.value.code == 0
+    text = capsys.readouterr().out
+    assert all(command in text for command in ("doctor", "picture", "bench", "demo"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["demoo"], "clop: unknown command 'demoo'; did you mean 'demo'?"),
+        ([], "clop: the following arguments are required: command; see clop --help"),
+        (["picture"], "clop: the following arguments are required: --out; see clop picture --help"),
+        (
+            ["picture", "--out", "x.png", "--alpha", "nan"],
+            "clop: argument --alpha: expected a probability in [0, 1], got 'nan'; see clop picture --help",
+        ),
+        (["picture", "no.jpg", "--out", "x.png"], "clop: no image at no.jpg"),
+        (
+            ["picture", "--out", "x.xyz"],
+            "clop: cannot write a picture as '.xyz'; expected .png, .jpg or .webp",
+        ),
+        (
+            ["demo", "--epochs", "0"],
+            "clop: argument --epochs: expected an integer of at least 1, got '0'; see clop demo --help",
+        ),
+        (["bench", "layers"], "clop: unknown what 'layers'; did you mean 'layer'?"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_status_2(arguments, sentence, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.err.strip() == sentence
+    assert captured.out == ""
+
+
+def test_a_picture_of_any_image_is_written(tmp_path, capsys):
+    source, target = tmp_path / "wide.jpg", tmp_path / "new" / "out.png"
+    Image.new("RGB", (300, 150), (200, 30, 30)).save(source)
+    assert main(["picture", str(source), "--out", str(target), "--size", "32"]) == 0
+    with Image.open(target) as picture:
+        assert picture.width > 6 * 200
+    assert str(target) in capsys.readouterr().out
+
+
+def test_a_file_that_is_no_image_is_told_apart_from_a_missing_one(tmp_path, capsys):
+    (tmp_path / "text.png").write_text("not an image")
+    assert main(["picture", str(tmp_path / "text.png"), "--out", str(tmp_path / "x.png")]) == 2
+    assert "is no image that can be read" in capsys.readouterr().err
+
+
+def test_doctor_says_what_works_and_what_to_install(capsys, monkeypatch):
+    assert main(["doctor", "--json"]) == 0
+    parts = {part["name"]: part for part in json.loads(capsys.readouterr().out)["parts"]}
+    assert parts["layer"]["works"]
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    assert main(["doctor"]) == 0
+    missing = [line for line in capsys.readouterr().out.splitlines() if line.startswith("missing")]
+    assert any('pip install "clop[vision]"' in line for line in missing)
+
+
+def test_the_module_runs_as_the_command():
+    done = subprocess.run([sys.executable, "-m", "clop", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("clop ")
+
+
+def test_bench_layer_prints_a_record(capsys):
+    assert main(["bench", "layer", "--json", "--rounds", "1"]) == 0
+    record = RunRecord(**json.loads(capsys.readouterr().out))
+    rows = record.metrics["rows"]
+    assert {row["baseline"] for row in rows} >= {"two clones", "Dropout2d", "plain-Python layer"}
+    assert all(row["ratio"] == row["ours_ms"] / row["baseline_ms"] for row in rows)
+
+
+def test_demo_leaves_table_figure_and_records_and_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
+    """Fails if a second call trains again, or takes records of other settings for its own."""
+    out = tmp_path / "demo"
+    assert main(["demo", "--out", str(out), "--epochs", "1"]) == 0
+    assert "clop(0.6)" in capsys.readouterr().out
+    assert "one seed (0)" in (out / "digits.md").read_text()
+    with Image.open(out / "digits.png") as figure:
+        assert figure.width > 500
+    record = RunRecord.read(out / "digits-clop.json")
+    assert record.config["settings"] == {"alpha": 0.6}
+    assert 0 < record.metrics["test_accuracy_filled"] <= 100
+    (out / "digits-clop.json").unlink()
+    trained = []
+    monkeypatch.setattr("clop.demo.train", lambda config, *_, **__: trained.append(config.method) or _Stop.now())
+    with pytest.raises(_Stop):
+        main(["demo", "--out", str(out), "--epochs", "1"])
+    assert trained == ["clop"]
+    assert main(["demo", "--out", str(out), "--epochs", "2"]) == 2
+    assert "other settings" in capsys.readouterr().err
+
+
+class _Stop(Exception):  # noqa: N818
+    @classmethod
+    def now(cls):
+        raise cls

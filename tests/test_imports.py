@@ -1,0 +1,71 @@
+"""Who may import whom: the layer needs torch, numpy and numba; reports need neither rl nor vision."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clop
+
+SOURCE = Path(clop.__file__).parent
+
+
+def imported(file: Path) -> set[str]:
+    """All modules a file imports, inside functions too."""
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def importers(module: str) -> set[str]:
+    return {
+        file.relative_to(SOURCE).as_posix()
+        for file in SOURCE.rglob("*.py")
+        if any(name == module or name.startswith(f"{module}.") for name in imported(file))
+    }
+
+
+def test_importing_clop_loads_torch_and_numpy_only():
+    """Fails if an extra, or numba's slow import, is loaded before it is needed."""
+    heavy = ("numba", "PIL", "sklearn", "matplotlib", "onnx", "procgen", "clop.vision", "clop.cli")
+    code = f"import sys, clop; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("module", "allowed"),
+    [
+        ("matplotlib", {"report/figures.py"}),
+        ("argparse", {"cli.py"}),
+        ("clop.cli", {"__main__.py"}),
+    ],
+)
+def test_one_file_alone_imports(module, allowed):
+    assert importers(module) <= allowed
+
+
+@pytest.mark.parametrize(
+    ("package", "must_not_import"),
+    [
+        ("report", ("clop.rl", "clop.vision")),
+        ("vision", ("clop.rl", "clop.report", "clop.experiments")),
+        ("rl", ("clop.vision", "clop.report", "clop.experiments")),
+        ("experiments", ("clop.report",)),
+    ],
+)
+def test_imports_go_one_way(package, must_not_import):
+    for module in must_not_import:
+        assert not {name for name in importers(module) if name.startswith(f"{package}/")}
+
+
+def test_the_layer_imports_nothing_from_the_experiments():
+    layer = {"functional.py", "layer.py", "insert.py", "drawing.py", "moving.py", "ops.py", "jit.py"}
+    for module in ("clop.vision", "clop.rl", "clop.report", "clop.experiments"):
+        assert not importers(module) & layer
