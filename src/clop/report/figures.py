@@ -37,7 +37,7 @@ def accuracy_bars(
     axes.set_xticks(range(len(accuracies)), list(accuracies))
     axes.set_ylabel("accuracy, %")
     axes.set_ylim(0, 108)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=len(sets), frameon=False)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=len(sets), frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(title, fontsize=10)
     if examples:
