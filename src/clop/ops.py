@@ -207,7 +207,8 @@ _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambd
 
 def permute(x: Tensor, permutations: Tensor, inverse: bool = False) -> Tensor:
     """Move positions by permutations (N or 1, C or 1, positions): ``y[k] = x[p[k]]``; ``inverse`` undoes that."""
-    permutations = permutations.to(x.device, non_blocking=True)
+    if not x.is_cpu:
+        permutations = permutations.to(x.device, non_blocking=True)
     if traced() or type(x) is not Tensor:
         return torch.ops.clop.permute(x, permutations, inverse)
     apply: Callable[..., Tensor] = _Permute.apply if _transforms_active() else _apply
