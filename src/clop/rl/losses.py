@@ -1,0 +1,21 @@
+"""The terms of PPO's loss (Schulman et al., 2017): tensors in, one scalar out."""
+
+import torch
+from torch import Tensor
+
+
+def clipped_policy_loss(log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, clip: float) -> Tensor:
+    r""":math:`-\mathrm{mean} \min(\rho A, \mathrm{clip}(\rho, 1 - \epsilon, 1 + \epsilon) A)`, all inputs (N,)."""
+    ratio = (log_probs - old_log_probs).exp()
+    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
+
+
+def clipped_value_loss(values: Tensor, old_values: Tensor, returns: Tensor, clip: float) -> Tensor:
+    r""":math:`\frac{1}{2} \mathrm{mean} \max((V - R)^2, (V_c - R)^2)` with :math:`V_c` within clip of the old value."""
+    near = old_values + (values - old_values).clamp(-clip, clip)
+    return 0.5 * torch.maximum((values - returns) ** 2, (near - returns) ** 2).mean()
+
+
+def normalised(advantages: Tensor, epsilon: float, unbiased: bool) -> Tensor:
+    """Mean 0 and standard deviation 1."""
+    return (advantages - advantages.mean()) / (advantages.std(correction=int(unbiased)) + epsilon)

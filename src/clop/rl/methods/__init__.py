@@ -1,0 +1,35 @@
+"""The methods by name. A new one is a file beside this and a line here."""
+
+from typing import Protocol
+
+from clop.errors import UsageError, one_of
+from clop.rl.methods.base import Compose, Method
+from clop.rl.methods.batch_norm import BatchNorm
+from clop.rl.methods.clop import Clop
+from clop.rl.methods.dropout import Dropout
+
+
+class MethodConfig(Protocol):
+    """The settings of a method, a frozen dataclass; builds the method."""
+
+    def build(self) -> Method: ...
+
+
+METHODS: dict[str, type[MethodConfig]] = {"batch_norm": BatchNorm, "clop": Clop, "dropout": Dropout}
+
+
+def names(text: str) -> list[str]:
+    """``dropout+clop`` as a list; ``ppo`` stands for no method."""
+    parts = [part.strip() for part in text.split("+")]
+    for part in parts:
+        if part != "ppo" and part not in METHODS:
+            raise UsageError(one_of("method", part, ["ppo", *METHODS]))
+    chosen = [part for part in parts if part != "ppo"]
+    if len(set(chosen)) < len(chosen):
+        raise UsageError(f"a method is named twice in {text!r}")
+    return chosen
+
+
+def compose(configs: dict[str, MethodConfig]) -> Method:
+    """The methods of these settings as one."""
+    return Compose({name: config.build() for name, config in configs.items()})

@@ -1,0 +1,28 @@
+"""Batch normalisation between the convolutions (Ioffe and Szegedy, 2015; Cobbe et al., 2019)."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from clop.rl.methods.base import Method, Mode, Plan
+
+
+@dataclass(frozen=True)
+class BatchNorm:
+    """Batch norm after the convolutions; running statistics at evaluation."""
+
+    where: Literal["block", "all"] = "all"
+    """After each of the 15 convolutions (Cobbe et al.), or after the first of each block (the CLOP authors' code)."""
+    rollout_mode: Mode = "train"
+    """Whether acting uses the statistics of the frames at hand (``train``) or the running ones."""
+
+    def build(self) -> "BatchNormMethod":
+        return BatchNormMethod(self)
+
+
+class BatchNormMethod(Method):
+    def __init__(self, config: BatchNorm) -> None:
+        self.config = config
+
+    def configure(self, plan: Plan) -> None:
+        plan.network = replace(plan.network, norm=self.config.where)
+        plan.rollout_mode = self.config.rollout_mode

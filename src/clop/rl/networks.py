@@ -1,0 +1,245 @@
+"""The IMPALA network of the Procgen agents, with named slots that a method may fill.
+
+Espeholt et al. (2018) as in Cobbe et al. (2020): three blocks of a convolution, a pool and two residual pairs, then a
+dense layer of 256 and linear heads. Parameter counts, initialisation and the places of batch norm are those of
+the methods specification; the residual adds its untouched input, where some reference code adds a rectified one.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+SLOTS = ("input", "block1", "block2", "block3", "trunk_out", "actor_in", "critic_in", "neck", "adv_head")
+TOPOLOGIES = ("shared", "split", "decoupled")
+NORMS = ("none", "block", "all")
+ACTIONS = 15
+FEATURES = 256
+
+ConvPost = Callable[[str, int, int], nn.Module | None]
+"""What follows a convolution, given its name, channels and map size; None for nothing."""
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The shape of the network."""
+
+    width: int = 1
+    """Multiplier of the convolutions' channels: 1, 2 or 4."""
+    topology: str = "shared"
+    """``shared``: one trunk and one dense layer. ``split``: a dense layer for the policy and one for the value.
+    ``decoupled``: a network each."""
+    norm: str = "none"
+    """Batch norm after no convolution, after the first of each block (``block``), or after each (``all``)."""
+    impoola: bool = False
+    """Whether a global average pool stands before the dense layer."""
+    dense_init: str = "xavier"
+    """Of the dense layer: ``xavier`` uniform, or ``orthogonal`` with gain sqrt(2)."""
+
+
+@dataclass
+class Output:
+    """What one pass returns; what was not asked for is None."""
+
+    logits: Tensor | None = None  # (N, actions)
+    value: Tensor | None = None  # (N,)
+    features: Tensor | None = None  # (N, 256), of the policy
+    aux: dict[str, Tensor] = field(default_factory=dict)
+
+    def cpu(self) -> "Output":
+        """The same on the CPU."""
+        moved = {name: None if t is None else t.cpu() for name, t in vars(self).items() if name != "aux"}
+        return Output(**moved, aux={name: t.cpu() for name, t in self.aux.items()})
+
+    @property
+    def known_value(self) -> Tensor:
+        assert self.value is not None, "the value was not asked for"
+        return self.value
+
+    @property
+    def known_logits(self) -> Tensor:
+        assert self.logits is not None, "the policy was not asked for"
+        return self.logits
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """(N,)"""
+        return self.known_logits.log_softmax(-1).gather(-1, actions[:, None]).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        """(N,)"""
+        log_probs = self.known_logits.log_softmax(-1)
+        return -(log_probs.exp() * log_probs).sum(-1)
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """One action each, (N,). By Gumbel's trick, whose noise is drawn on the generator's device."""
+        logits = self.known_logits
+        device = logits.device if generator is None else generator.device
+        uniform = torch.rand(logits.shape, generator=generator, device=device).to(logits.device)
+        return (logits - (-uniform.log()).log()).argmax(-1)
+
+
+class Residual(nn.Module):
+    """``x + conv(relu(conv(relu(x))))``."""
+
+    def __init__(self, name: str, channels: int, size: int, post: "_Post") -> None:
+        super().__init__()
+        self.conv1 = post.convolution(f"{name}.conv1", channels, channels, size)
+        self.conv2 = post.convolution(f"{name}.conv2", channels, channels, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.conv2(F.relu_(self.conv1(F.relu(x))))
+
+
+class Trunk(nn.Module):
+    """Frames to the map before the dense layer: (N, 3, 64, 64) in [0, 1] to (N, 32 * width, 8, 8)."""
+
+    def __init__(self, width: int, slots: Mapping[str, nn.Module], post: "_Post", size: int = 64) -> None:
+        super().__init__()
+        self.input = slots.get("input", nn.Identity())
+        self.block1 = _block("block1", 3, 16 * width, size, post)
+        self.block1_out = slots.get("block1", nn.Identity())
+        self.block2 = _block("block2", 16 * width, 32 * width, size // 2, post)
+        self.block2_out = slots.get("block2", nn.Identity())
+        self.block3 = _block("block3", 32 * width, 32 * width, size // 4, post)
+        self.block3_out = slots.get("block3", nn.Identity())
+        self.out = slots.get("trunk_out", nn.Identity())
+        self.channels, self.size = 32 * width, size // 8
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.input(x)
+        x = self.block1_out(self.block1(x))
+        x = self.block2_out(self.block2(x))
+        # The last slot sees the map after the final ReLU: permuted or not, that is the same.
+        x = self.block3_out(F.relu_(self.block3(x)))
+        return self.out(x)
+
+
+def _block(name: str, inputs: int, channels: int, size: int, post: "_Post") -> nn.Module:
+    return nn.Sequential(
+        post.convolution(f"{name}.conv", inputs, channels, size),
+        nn.MaxPool2d(3, stride=2, padding=1),
+        Residual(f"{name}.residual1", channels, size // 2, post),
+        Residual(f"{name}.residual2", channels, size // 2, post),
+    )
+
+
+class Neck(nn.Module):
+    """A map to 256 features: flattened, or averaged over its positions, then dense and rectified."""
+
+    def __init__(self, channels: int, size: int, impoola: bool, init: str) -> None:
+        super().__init__()
+        self.impoola = impoola
+        self.dense = nn.Linear(channels if impoola else channels * size * size, FEATURES)
+        if init == "orthogonal":
+            nn.init.orthogonal_(self.dense.weight, 2**0.5)
+        else:
+            nn.init.xavier_uniform_(self.dense.weight)
+        nn.init.zeros_(self.dense.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu_(self.dense(x.mean((2, 3)) if self.impoola else x.flatten(1)))
+
+
+class Network(nn.Module):
+    """Policy and value on game frames.
+
+    Args:
+        config: Its shape.
+        slots: Modules by slot, for those that are not empty.
+        conv_post: What follows the convolutions besides the norm of the config, asked once for each of the 15.
+
+    Shape:
+        - input: uint8 (N, 64, 64, 3) as the games give it, or float (N, 3, 64, 64) in [0, 1]
+    """
+
+    def __init__(
+        self, config: NetworkConfig, slots: Mapping[str, nn.Module] | None = None, conv_post: Iterable[ConvPost] = ()
+    ) -> None:
+        super().__init__()
+        slots = slots or {}
+        assert set(slots) <= set(SLOTS), f"no such slot: {set(slots) - set(SLOTS)}"
+        post = _Post(config.norm, tuple(conv_post))
+        self.config = config
+        self.trunk = Trunk(config.width, slots, post)
+        self.actor_in = slots.get("actor_in", nn.Identity())
+        self.critic_in = slots.get("critic_in", nn.Identity())
+
+        def neck() -> nn.Module:
+            return Neck(self.trunk.channels, self.trunk.size, config.impoola, config.dense_init)
+
+        self.neck = slots["neck"] if "neck" in slots else neck()
+        self.value_neck = neck() if config.topology != "shared" else None
+        self.value_trunk = Trunk(config.width, {}, post) if config.topology == "decoupled" else None
+        self.policy_head = _head(FEATURES, ACTIONS, gain=0.01)
+        self.value_head = _head(FEATURES, 1, gain=1.0)
+        self.adv_head = slots.get("adv_head")
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, obs: Tensor, *, policy: bool = True, value: bool = True, actions: Tensor | None = None) -> Output:
+        """Policy, value or both; with ``actions``, also the predicted advantage of each (slot ``adv_head``)."""
+        x = as_input(obs)
+        output = Output()
+        decoupled = self.value_trunk is not None
+        shared_map = self.trunk(x) if policy or not decoupled else None
+        actor_map = None
+        if policy:
+            actor_map = self.actor_in(shared_map)
+            output.features = self.neck(actor_map)
+            output.logits = self.policy_head(output.features)
+            if self.adv_head is not None and actions is not None:
+                one_hot = F.one_hot(actions, ACTIONS).to(output.features.dtype)
+                output.aux["advantage"] = self.adv_head(torch.cat([output.features, one_hot], 1)).squeeze(-1)
+        if value:
+            critic_map = self.critic_in(self.value_trunk(x) if self.value_trunk is not None else shared_map)
+            if self.value_neck is not None:
+                features = self.value_neck(critic_map)
+            elif actor_map is critic_map and output.features is not None:
+                features = output.features  # the same dense layer on the same map
+            else:
+                features = self.neck(critic_map)
+            output.value = self.value_head(features).squeeze(-1)
+        return output
+
+    def groups(self) -> dict[str, list[nn.Parameter]]:
+        """Parameters by network: ``all``, and for the decoupled topology also ``policy`` and ``value``."""
+        groups = {"all": list(self.parameters())}
+        if self.value_trunk is not None and self.value_neck is not None:
+            parts = (self.value_trunk, self.value_neck, self.value_head)
+            groups["value"] = [parameter for part in parts for parameter in part.parameters()]
+            ours = {id(parameter) for parameter in groups["value"]}
+            groups["policy"] = [parameter for parameter in groups["all"] if id(parameter) not in ours]
+        return groups
+
+
+def as_input(obs: Tensor) -> Tensor:
+    """Frames as the convolutions take them; bytes stay bytes up to here. Channels stay innermost in memory."""
+    if obs.dtype == torch.uint8:
+        return obs.permute(0, 3, 1, 2).to(torch.float32).mul_(1 / 255)
+    return obs
+
+
+@dataclass(frozen=True)
+class _Post:
+    """Builds the convolutions, each with what follows it."""
+
+    norm: str
+    factories: tuple[ConvPost, ...]
+
+    def convolution(self, name: str, inputs: int, outputs: int, size: int) -> nn.Module:
+        convolution = nn.Conv2d(inputs, outputs, 3, padding=1)
+        nn.init.xavier_uniform_(convolution.weight)
+        nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
+        layers: list[nn.Module] = [convolution]
+        if self.norm == "all" or (self.norm == "block" and name.endswith(".conv")):
+            layers.append(nn.BatchNorm2d(outputs))
+        layers += [module for factory in self.factories if (module := factory(name, outputs, size)) is not None]
+        return nn.Sequential(*layers) if len(layers) > 1 else convolution
+
+
+def _head(inputs: int, outputs: int, gain: float) -> nn.Linear:
+    head = nn.Linear(inputs, outputs)
+    nn.init.orthogonal_(head.weight, gain)
+    nn.init.zeros_(head.bias)
+    return head
