@@ -12,6 +12,8 @@ install: .venv/installed
 	    { echo "clop needs Python 3.11 or newer, $(PYTHON) is older: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --constraint constraints.txt \
+	    'procgen-mirror; platform_system == "Linux" and python_version < "3.13"'
 	@touch $@
 
 demo: install

@@ -11,15 +11,17 @@ _LIVE_INTERVAL = 0.1
 class Progress:
     """Counts steps of a known total and shows rate, time left and a few values.
 
-    Use as a context manager: ``with Progress("digits", 15, "epochs") as progress: progress.step(loss=0.1)``.
+    Work that goes on after an interruption has a ``start``, which does not count in the rate. Use as a context
+    manager: ``with Progress("digits", 15, "epochs") as progress: progress.step(loss=0.1)``.
     """
 
-    def __init__(self, title: str, total: int, unit: str, stream: TextIO | None = None) -> None:
+    def __init__(self, title: str, total: int, unit: str, start: int = 0, stream: TextIO | None = None) -> None:
         self.title, self.total, self.unit = title, total, unit
         self.stream = stream or sys.stderr
-        self.done = 0
+        self.done = self.start = start
         self.values: dict[str, str] = {}
         self._live = self.stream.isatty()
+        self._written: int | None = None
         self._started = self._shown = time.monotonic()
 
     def __enter__(self) -> "Progress":
@@ -39,8 +41,8 @@ class Progress:
     def line(self) -> str:
         """``digits, clop: 7/15 epochs, 1.2 epochs/s, 0:07 left, loss 0.1``."""
         elapsed = time.monotonic() - self._started
-        rate = self.done / elapsed if elapsed > 0 else 0.0
-        parts = [f"{self.done}/{self.total} {self.unit}"]
+        rate = (self.done - self.start) / elapsed if elapsed > 0 else 0.0
+        parts = [f"{self.done:,}/{self.total:,} {self.unit}".replace(",", " ")]
         if rate > 0:
             parts.append(f"{rate:.3g} {self.unit}/s")
             parts.append(
@@ -50,11 +52,13 @@ class Progress:
         return f"{self.title}: {', '.join(parts)}"
 
     def __exit__(self, *_: object) -> None:
-        self._write(self.line())
+        if self.done != self._written:
+            self._write(self.line())
         if self._live:
             self.stream.write("\n")
 
     def _write(self, line: str) -> None:
+        self._written = self.done
         self.stream.write(f"\r\x1b[2K{line}" if self._live else f"{line}\n")
         self.stream.flush()
 

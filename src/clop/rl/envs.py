@@ -118,7 +118,7 @@ def choose_backend(backend: str = "auto") -> str:
         raise UsageError(f"{backend} is not installed: {_INSTALL[backend]}")
     if not installed:
         raise UsageError(
-            'no Procgen is installed; the layer and the vision experiments work without it: pip install "clop[procgen]"'
+            'no Procgen is installed; the layer and the vision experiments work without it: pip install "clop[rl]"'
         )
     return next(iter(installed))
 

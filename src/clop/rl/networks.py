@@ -12,9 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clop.errors import UsageError, one_of
+
 SLOTS = ("input", "block1", "block2", "block3", "trunk_out", "actor_in", "critic_in", "neck", "adv_head")
 TOPOLOGIES = ("shared", "split", "decoupled")
 NORMS = ("none", "block", "all")
+DENSE_INITS = ("xavier", "orthogonal")
+WIDTHS = (1, 2, 4)
 ACTIONS = 15
 FEATURES = 256
 
@@ -37,6 +41,13 @@ class NetworkConfig:
     """Whether a global average pool stands before the dense layer."""
     dense_init: str = "xavier"
     """Of the dense layer: ``xavier`` uniform, or ``orthogonal`` with gain sqrt(2)."""
+
+    def __post_init__(self) -> None:
+        if self.width not in WIDTHS:
+            raise UsageError(f"the width of the network is one of {WIDTHS}, got {self.width}")
+        for name, known in (("topology", TOPOLOGIES), ("norm", NORMS), ("dense_init", DENSE_INITS)):
+            if getattr(self, name) not in known:
+                raise UsageError(one_of(name, getattr(self, name), known))
 
 
 @dataclass

@@ -104,6 +104,11 @@ class Learner:
             for name, group in self.model.groups().items()
         }
         self.rollout = Rollout(self.config.num_steps, games.num_envs, FRAME)
+        if len(self.rollout) % self.config.minibatches:
+            raise UsageError(
+                f"minibatches={self.config.minibatches} does not divide the {games.num_envs} * {self.config.num_steps} "
+                "transitions of one process; the last minibatch would be smaller"
+            )
         self.rewards = RewardNormaliser(games.num_envs, self.config.reward_gamma)
         self.iteration = self.env_steps = 0
 
@@ -115,6 +120,7 @@ class Learner:
         episodes = self.collect()
         self.method.prepare(self.rollout, self.context())
         metrics = self.update()
+        self.workers.average_buffers(self.model)
         self.iteration += 1
         self.env_steps += self.config.batch
         if self.config.schedule == "linear":

@@ -1,6 +1,8 @@
 """The processes that learn together: each plays its share of the games, and all take the same steps."""
 
+import os
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -41,7 +43,47 @@ class Workers:
             gradient.copy_(flat[offset : offset + gradient.numel()].view_as(gradient))
             offset += gradient.numel()
 
+    def average_buffers(self, model: torch.nn.Module) -> None:
+        """Replace the running statistics of batch norm by their mean over the processes."""
+        if self.size > 1:
+            for buffer in model.buffers():
+                if buffer.is_floating_point():
+                    dist.all_reduce(buffer)
+                    buffer /= self.size
+
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all processes, in the first; an empty list in the others."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] | None = [None] * self.size if self.is_first else None
+        dist.gather_object(value, values)
+        return values or []
+
+    def broadcast(self, value: Any) -> Any:
+        """The value of the first process, in all."""
+        if self.size == 1:
+            return value
+        values = [value]
+        dist.broadcast_object_list(values)
+        return values[0]
+
     def share(self, count: int) -> int:
         """This process's part of a number that divides evenly."""
         assert count % self.size == 0, f"{count} does not divide by {self.size}"
         return count // self.size
+
+
+def join(rendezvous: str | None = None) -> None:
+    """Meet the other processes: at a file, or where torchrun's environment says."""
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    if rendezvous is None:
+        dist.init_process_group(backend)
+    else:
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        dist.init_process_group(backend, init_method=rendezvous, rank=rank, world_size=size)
+
+
+def leave() -> None:
+    """Part from the other processes."""
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -200,5 +200,5 @@ class Compose(Method):
 
 
 def overrides(method: Method, hook: str) -> bool:
-    """Whether a method has its own version of a hook."""
-    return getattr(type(method), hook) is not getattr(Method, hook)
+    """Whether a method, or one that it is composed of, has its own version of a hook."""
+    return hook in vars(method) or getattr(type(method), hook) is not getattr(Method, hook)

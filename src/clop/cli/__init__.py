@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import NoReturn
 
 import clop
+from clop.cli.train import add_train
 from clop.errors import UsageError, one_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status is 0, or 2 for a mistake of the user."""
     try:
-        parsed = _parser().parse_args(arguments)
+        words = _with_dashes(sys.argv[1:] if arguments is None else arguments)
+        parsed = _parser(words).parse_args(words, argparse.Namespace(command_line=words))
         parsed.run(parsed)
     except UsageError as error:
         print(f"clop: {error}", file=sys.stderr)
@@ -38,7 +40,16 @@ class _Parser(argparse.ArgumentParser):
             raise UsageError(one_of(str(action.metavar or action.dest), value, map(str, action.choices)))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _with_dashes(words: Sequence[str]) -> list[str]:
+    """Flags with dashes, however they were written: --num_levels is --num-levels."""
+    return [
+        "=".join([name.replace("_", "-"), *value]) if word.startswith("--") else word
+        for word in words
+        for name, *value in [word.split("=", 1)]
+    ]
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="clop",
         description="CLOP, the channel-consistent local permutation layer, and experiments on generalisation.",
@@ -102,6 +113,11 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--epochs", type=_positive, default=15, help="default: %(default)s")
     demo.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     demo.set_defaults(run=_demo)
+
+    if "train" in words[:1]:
+        add_train(commands)  # its flags are those of all methods, whose import takes a second
+    else:
+        commands.add_parser("train", help="train an agent on a Procgen game")
     return parser
 
 

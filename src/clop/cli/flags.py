@@ -1,0 +1,103 @@
+"""Dataclasses as groups of dotted flags: each field is a flag, the text under it its help."""
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from clop.errors import UsageError
+
+_SEPARATOR = "."
+
+
+def add_group(parser: argparse.ArgumentParser, name: str, config: type[Any], defaults: Any = None) -> None:
+    """Flags ``--name.field`` for the fields of a dataclass; only those that are given appear in the result."""
+    group = parser.add_argument_group(f"{name}: {_first_line(config)}")
+    hints, texts = typing.get_type_hints(config), _field_texts(config)
+    for field in dataclasses.fields(config):
+        flag = _flag(name, field.name)
+        default = getattr(defaults, field.name) if defaults is not None else field.default
+        shown = "" if default is None or default is dataclasses.MISSING else f" (default: {default})"
+        options: dict[str, Any] = {
+            "dest": f"{name}{_SEPARATOR}{field.name}",
+            "default": argparse.SUPPRESS,
+            "help": (texts.get(field.name, "") + shown).replace("%", "%%"),
+        }
+        group.add_argument(flag, **(options | _options(hints[field.name])))
+
+
+def given(arguments: argparse.Namespace, name: str) -> dict[str, Any]:
+    """The fields of a group that were set on the command line."""
+    prefix = name + _SEPARATOR
+    return {key.removeprefix(prefix): value for key, value in vars(arguments).items() if key.startswith(prefix)}
+
+
+def refuse_inactive(arguments: argparse.Namespace, known: Mapping[str, Any], active: list[str], how: str) -> None:
+    """A :class:`UsageError` for a flag of a group that is not in use."""
+    for name in known:
+        fields = given(arguments, name)
+        if name not in active and fields:
+            flag = _flag(name, next(iter(fields)))
+            raise UsageError(f"{flag} is a setting of {name}, which is not active here; {how.format(name=name)}")
+
+
+def integer(text: str) -> int:
+    """An integer, written as 1000, 1_000 or 1e3."""
+    try:
+        return int(text.replace("_", ""))
+    except ValueError:
+        pass
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not value.is_integer():
+        raise argparse.ArgumentTypeError(f"expected an integer, got {text!r}")
+    return int(value)
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+
+
+def _flag(group: str, field: str) -> str:
+    return f"--{group}{_SEPARATOR}{field}".replace("_", "-")
+
+
+_PARSERS: dict[Any, Callable[[str], Any]] = {int: integer, float: number, str: str}
+
+
+def _options(hint: Any) -> dict[str, Any]:
+    """How argparse reads a value of this type."""
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        (hint,) = (part for part in typing.get_args(hint) if part is not type(None))
+    if typing.get_origin(hint) is typing.Literal:
+        return {"choices": typing.get_args(hint)}
+    if hint is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    return {"type": _PARSERS[hint], "metavar": {int: "N", float: "X", str: "NAME"}[hint]}
+
+
+def _first_line(config: type[Any]) -> str:
+    return inspect.cleandoc(config.__doc__ or "").partition("\n")[0]
+
+
+def _field_texts(config: type[Any]) -> dict[str, str]:
+    """The string under each field of a class, read from its source."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(config))).body
+    assert isinstance(definition, ast.ClassDef)
+    texts = {}
+    for field, following in zip(definition.body, definition.body[1:], strict=False):
+        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
+            continue
+        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+            texts[field.target.id] = " ".join(str(following.value.value).replace("``", "").split())
+    return texts

@@ -1,0 +1,191 @@
+"""``clop train``: flags to a run."""
+
+import argparse
+import dataclasses
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from clop.cli.flags import add_group, given, integer, refuse_inactive
+from clop.errors import UsageError
+
+_ALIASES = {
+    "--env-name": "game",
+    "--num-levels": "levels",
+    "--distribution-mode": "mode",
+    "--num-timesteps": "steps",
+    "--total-timesteps": "steps",
+}
+
+
+def add_train(commands: Any) -> None:
+    from clop.rl.methods import METHODS
+    from clop.rl.networks import NetworkConfig
+    from clop.rl.ppo import PPOConfig
+    from clop.rl.presets import PRESETS
+
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "train",
+        help="train an agent on a Procgen game",
+        description="Train PPO, with any methods, on a Procgen game. The run is a folder; killed at any moment, it "
+        "goes on with --resume as if nothing had happened.",
+        epilog="presets: " + "; ".join(f"{name}: {preset.about}" for name, preset in PRESETS.items()),
+        formatter_class=argparse.HelpFormatter,
+    )
+    parser.add_argument("game", nargs="?", help="one of the 16 games, such as bigfish")
+    parser.add_argument(
+        "--method", default=None, metavar="NAME[+NAME]", help="ppo, or " + ", ".join(METHODS) + " (default: ppo)"
+    )
+    parser.add_argument("--preset", metavar="NAME", help="default: quick on a CPU, procgen-easy on a GPU")
+    parser.add_argument("--steps", type=integer, metavar="N", help="env steps in all")
+    parser.add_argument("--levels", type=integer, metavar="N", help="training levels; 0 stands for all")
+    parser.add_argument("--mode", choices=("easy", "hard"), help="difficulty")
+    parser.add_argument("--seed", type=integer, metavar="N", help="default: 0")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="new folder for the run (default: runs/GAME-METHOD-SEED)"
+    )
+    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with the run in this folder")
+    parser.add_argument(
+        "--processes", default="auto", metavar="N", help="that share the games, or auto (default: %(default)s)"
+    )
+    parser.add_argument("--device", default=None, help="default: cuda if there is one, else cpu")
+    parser.add_argument("--backend", default=None, help="procgen-mirror or envpool (default: what is installed)")
+    parser.add_argument(
+        "--checkpoint-minutes", type=float, default=10.0, metavar="X", help="between checkpoints (default: %(default)s)"
+    )
+    for alias, name in _ALIASES.items():
+        kind: Any = integer if name in ("levels", "steps") else str
+        parser.add_argument(alias, dest=f"alias_{name}", type=kind, help=argparse.SUPPRESS)
+    add_group(parser, "ppo", PPOConfig)
+    add_group(parser, "network", NetworkConfig)
+    for name, config in METHODS.items():
+        add_group(parser, name, config)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    import torch
+
+    from clop import machine
+    from clop.experiments.agents import KIND, train_agent
+    from clop.experiments.run_folder import RunFolder
+    from clop.rl.train import TrainConfig
+    from clop.rl.workers import Workers, join, leave
+
+    machine.keep_memory()
+    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    child = "RANK" in os.environ
+    folder: RunFolder | None
+    if arguments.resume is not None:
+        folder = RunFolder.open(arguments.resume, KIND)
+        config = TrainConfig.fromdict(folder.config)
+    else:
+        config = _config(arguments, device)
+        out = arguments.out or Path("runs") / f"{config.game}-{config.method}-{config.seed}"
+        folder = None if child and os.environ["RANK"] != "0" else RunFolder.create(out, KIND, config.asdict())
+    with _children(0 if child else config.processes - 1, arguments.command_line):
+        if config.processes > 1:
+            join(os.environ.get("CLOP_RENDEZVOUS"))
+        torch.set_num_threads(config.threads)
+        workers = Workers()
+        first = workers.is_first
+        try:
+            train_agent(config, folder if first else None, device, 60 * arguments.checkpoint_minutes, workers)
+        except RuntimeError:
+            if first:
+                raise
+            sys.exit(1)  # the first process is gone, or tells why itself
+        finally:
+            leave()
+    if first and folder is not None:
+        print(
+            f"trained {config.game} with {config.method}, {config.steps} steps, preset {config.preset}: {folder.path}"
+        )
+
+
+def _config(arguments: argparse.Namespace, device: str) -> Any:
+    """The settings of a new run."""
+    import torch
+
+    from clop.rl import methods
+    from clop.rl.envs import choose_backend
+    from clop.rl.games import find_game
+    from clop.rl.methods import METHODS
+    from clop.rl.presets import find_preset
+    from clop.rl.train import preset_config
+
+    for name in set(_ALIASES.values()):
+        value = getattr(arguments, f"alias_{name}")
+        if value is not None:
+            setattr(arguments, name, value)
+    if arguments.game is None:
+        raise UsageError("which game? for example: clop train bigfish --method clop")
+    find_game(arguments.game)
+    active = methods.names(arguments.method or "ppo")
+    refuse_inactive(arguments, METHODS, active, "add it with --method {name}")
+    preset_name = arguments.preset or ("procgen-easy" if device.startswith("cuda") else "quick")
+    preset = find_preset(preset_name)
+    changes: dict[str, Any] = {
+        name: value for name in ("steps", "levels", "mode", "seed") if (value := getattr(arguments, name)) is not None
+    }
+    ppo = dataclasses.replace(preset.ppo, **given(arguments, "ppo"))
+    return preset_config(
+        arguments.game,
+        preset_name,
+        **changes,
+        ppo=ppo,
+        network=dataclasses.replace(preset.network, **given(arguments, "network")),
+        methods={name: METHODS[name](**given(arguments, name)) for name in active},
+        processes=(processes := _processes(arguments.processes, ppo.num_envs, device)),
+        threads=1 if processes > 1 else torch.get_num_threads(),
+        backend=choose_backend(arguments.backend or "auto"),
+    )
+
+
+def _processes(wanted: str, num_envs: int, device: str) -> int:
+    """``auto``: one for each core of a CPU, one in all on a GPU; under torchrun, as many as it starts."""
+    if "WORLD_SIZE" in os.environ:
+        return int(os.environ["WORLD_SIZE"])
+    if wanted != "auto":
+        if not wanted.isdigit() or int(wanted) < 1:
+            raise UsageError(f"--processes: expected a number of at least 1 or auto, got {wanted!r}")
+        return int(wanted)
+    if device != "cpu":
+        return 1
+    return max(count for count in range(1, (os.cpu_count() or 1) + 1) if num_envs % count == 0)
+
+
+@contextmanager
+def _children(count: int, command_line: Sequence[str]) -> Iterator[None]:
+    """Start this command ``count`` times more, as the other processes of the run; they end with this one."""
+    if count == 0:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="clop-") as folder:
+        shared = {"WORLD_SIZE": str(count + 1), "CLOP_RENDEZVOUS": f"file://{folder}/store", "OMP_NUM_THREADS": "1"}
+        children = [
+            subprocess.Popen(
+                [sys.executable, "-m", "clop", *command_line],
+                env=os.environ | shared | {"RANK": str(rank)},
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # so that Ctrl-C reaches the first process alone, which stops the others
+            )
+            for rank in range(1, count + 1)
+        ]
+        before = dict(os.environ)
+        os.environ |= shared | {"RANK": "0"}
+        try:
+            yield
+            for child in children:
+                child.wait(timeout=60)
+        finally:
+            for child in children:
+                child.kill()
+                child.wait()
+            os.environ.clear()
+            os.environ |= before

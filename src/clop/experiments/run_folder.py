@@ -1,0 +1,164 @@
+"""RunFolder: where a run lives. Nothing in it is overwritten, and a run that was killed goes on from it.
+
+``config.json``    what was asked, with which code, on which machine; written first
+``metrics.jsonl``  one line per iteration
+``checkpoints/``   the last two states and ``last.pt``; its entry ``model`` is the network's state dict
+``tensorboard/``   the same metrics as events
+``summary.json``   the outcome; written last
+"""
+
+import json
+import os
+import pickle
+import sys
+import zipfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clop import machine
+from clop.errors import UsageError
+from clop.experiments.record import command_line, commit
+from clop.files import write_json, write_whole
+
+_KEPT = 2
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, kind: str, config: Mapping[str, Any]) -> "RunFolder":
+        """A new folder, or an empty one; any other is refused."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            hint = f"go on with it by --resume {path}, or name" if (path / "config.json").exists() else "name"
+            raise UsageError(
+                f"{path} is not empty and nothing in it will be overwritten; {hint} another folder with --out"
+            )
+        (path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        write_json(
+            path / "config.json",
+            {
+                "kind": kind,
+                "config": dict(config),
+                "command": command_line(),
+                "commit": commit(),
+                "started": datetime.now(UTC).isoformat(timespec="seconds"),
+                "machine": machine.describe(),
+            },
+        )
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path, kind: str) -> "RunFolder":
+        """The folder of an earlier run of this kind."""
+        folder = cls(path)
+        found = folder.about().get("kind")
+        if found != kind:
+            raise UsageError(f"{path} holds a run of kind {found!r}, expected {kind!r}")
+        return folder
+
+    def about(self) -> dict[str, Any]:
+        """What ``config.json`` says."""
+        return _read_json(self.path / "config.json", f"{self.path} holds no run: it has no config.json")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self.about()["config"]
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """The outcome, None before the end."""
+        path = self.path / "summary.json"
+        return _read_json(path, "") if path.exists() else None
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        write_json(self.path / "summary.json", dict(summary))
+
+    # ---- metrics -----------------------------------------------------------------------------------------------
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Append a line; each has its ``iteration``."""
+        with (self.path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All complete lines."""
+        path = self.path / "metrics.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def forget_metrics_after(self, iteration: int) -> None:
+        """Drop what a killed run logged beyond the state it goes on from: it will be logged again."""
+        kept = [row for row in self.metrics() if row["iteration"] <= iteration]
+        text = "".join(json.dumps(row) + "\n" for row in kept)
+        write_whole(self.path / "metrics.jsonl", lambda draft: draft.write_text(text))
+
+    # ---- checkpoints -------------------------------------------------------------------------------------------
+
+    def save(self, state: Mapping[str, Any], step: int) -> Path:
+        """Write a state whole or not at all, and drop all but the last two."""
+        folder = self.path / "checkpoints"
+        path = folder / f"step-{step:012}.pt"
+        try:
+            write_whole(path, lambda draft: torch.save(dict(state), draft))
+        except (OSError, RuntimeError) as error:
+            raise UsageError(
+                f"cannot write the checkpoint {path}: {error}; go on from the one before with --resume {self.path}"
+            ) from error
+        link = folder / ".last.pt"
+        link.unlink(missing_ok=True)
+        os.link(path, link)
+        link.replace(folder / "last.pt")
+        for old in self._saved()[_KEPT:]:
+            old.unlink()
+        return path
+
+    def load(self) -> dict[str, Any] | None:
+        """The newest state that is whole, None if there is none yet; loading runs no code."""
+        saved = self._saved()
+        for path in saved:
+            try:
+                return read_checkpoint(path)
+            except UsageError as error:
+                print(f"clop: {error}; trying the one before", file=sys.stderr)  # noqa: T201
+        if saved:
+            raise UsageError(f"no checkpoint in {self.path / 'checkpoints'} can be read")
+        return None
+
+    def _saved(self) -> list[Path]:
+        return sorted((self.path / "checkpoints").glob("step-*.pt"), reverse=True)
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """A state as it was saved; a :class:`UsageError` if the file is damaged, cut off or something else."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()  # torch's reader does not compare checksums
+        if damaged is None:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            if isinstance(state, dict) and "model" in state:
+                return state
+    except FileNotFoundError:
+        raise UsageError(f"no checkpoint at {path}") from None
+    except (zipfile.BadZipFile, pickle.UnpicklingError, RuntimeError, EOFError, OSError):
+        pass
+    raise UsageError(f"{path} is damaged, or no checkpoint of clop")
+
+
+def _read_json(path: Path, missing: str) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UsageError(missing) from None
+    except ValueError as error:
+        raise UsageError(f"{path} is damaged: expected JSON, {error}") from None
+    if not isinstance(values, dict):
+        raise UsageError(f"{path} is damaged: expected a JSON object")
+    return values

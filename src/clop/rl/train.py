@@ -1,0 +1,118 @@
+"""TrainConfig, and the learner it describes; writes no file."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from clop.errors import UsageError
+from clop.rl import methods
+from clop.rl.envs import VectorGames
+from clop.rl.games import check_mode, find_game
+from clop.rl.methods import METHODS, MethodConfig
+from clop.rl.methods.base import Mode, Plan
+from clop.rl.networks import NetworkConfig
+from clop.rl.ppo import Learner, PPOConfig
+from clop.rl.presets import find_preset
+from clop.rl.workers import Workers
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run: everything that decides its numbers."""
+
+    game: str
+    preset: str
+    mode: str
+    """``easy`` or ``hard``."""
+    start_level: int
+    levels: int
+    """Training levels; 0 stands for all."""
+    steps: int
+    """Env steps in all; the last iteration may go beyond."""
+    seed: int
+    processes: int
+    """That share the games; their number decides who draws what."""
+    threads: int
+    """Of each process; sums over more threads round differently."""
+    backend: str
+    network: NetworkConfig
+    ppo: PPOConfig
+    rollout_mode: Mode
+    methods: Mapping[str, MethodConfig] = field(default_factory=dict)
+    """Settings by name, in the order in which the methods are composed; none of them is plain PPO."""
+
+    def __post_init__(self) -> None:
+        find_game(self.game)
+        check_mode(self.mode)
+        if self.steps < 1:
+            raise UsageError(f"steps must be at least 1, got {self.steps}")
+        if self.processes < 1 or self.ppo.num_envs % self.processes:
+            raise UsageError(f"processes={self.processes} does not divide num_envs={self.ppo.num_envs}")
+
+    @property
+    def method(self) -> str:
+        """The methods' names joined with ``+``."""
+        return "+".join(self.methods) or "ppo"
+
+    @property
+    def iterations(self) -> int:
+        return -(-self.steps // self.ppo.batch)
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain names and numbers, as written to a file."""
+        return dataclasses.asdict(self) | {
+            "methods": {name: dataclasses.asdict(config) for name, config in self.methods.items()}  # type: ignore[call-overload]
+        }
+
+    @classmethod
+    def fromdict(cls, values: Mapping[str, Any]) -> "TrainConfig":
+        """The inverse of :meth:`asdict`."""
+        values = dict(values)
+        values["network"] = NetworkConfig(**values["network"])
+        values["ppo"] = PPOConfig(**values["ppo"])
+        values["methods"] = {name: METHODS[name](**settings) for name, settings in values["methods"].items()}
+        return cls(**values)
+
+
+def preset_config(game: str, preset: str, **changes: Any) -> TrainConfig:
+    """A preset for a game with some settings changed."""
+    chosen = find_preset(preset)
+    values: dict[str, Any] = {
+        "mode": chosen.mode,
+        "start_level": 0,
+        "levels": chosen.levels,
+        "steps": chosen.steps,
+        "seed": 0,
+        "processes": 1,
+        "threads": 1,
+        "backend": "auto",
+        "network": chosen.network,
+        "ppo": chosen.ppo,
+        "rollout_mode": chosen.rollout_mode,
+    }
+    return TrainConfig(game=game, preset=preset, **(values | changes))
+
+
+def build_learner(config: TrainConfig, device: torch.device | str = "cpu", workers: Workers | None = None) -> Learner:
+    """This process's share of the games and a network to play them; the same weights in every process."""
+    workers = workers or Workers()
+    games = VectorGames(
+        config.game,
+        workers.share(config.ppo.num_envs),
+        mode=config.mode,
+        start_level=config.start_level,
+        num_levels=config.levels,
+        rand_seed=game_seed(config.seed, workers.rank),
+        backend=config.backend,
+    )
+    plan = Plan(config.game, config.ppo, config.network, torch.Generator(), config.rollout_mode)
+    method = methods.compose(dict(config.methods))
+    return Learner(plan, method, games, config.steps, config.seed, device, workers)
+
+
+def game_seed(seed: int, stream: int) -> int:
+    """A seed for the games, different for each run and stream of levels, in the range the games take."""
+    return (seed * 1_000_003 + stream * 7_919 + 1) % (2**31 - 1)

@@ -1,0 +1,164 @@
+"""Training an agent in a folder: killed at any moment, it goes on as if nothing had happened."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from clop.cli import main
+from clop.errors import UsageError
+from clop.experiments import agents
+from clop.experiments.run_folder import RunFolder, read_checkpoint
+from clop.rl.ppo import DivergedError, Learner
+
+TINY = ["--ppo.num-envs", "4", "--ppo.num-steps", "8", "--ppo.minibatches", "2", "--ppo.epochs", "1", "--levels", "5"]
+
+
+def train(out, *more):
+    return ["train", "bigfish", "--steps", "192", "--out", str(out), "--checkpoint-minutes", "0", *TINY, *more]
+
+
+def same(a, b, path=""):
+    """Whether two states are the same to the bit; times are not part of that."""
+    if isinstance(a, dict):
+        assert a.keys() == b.keys(), path
+        for key in a.keys() - {"seconds"}:
+            same(a[key], b[key], f"{path}/{key}")
+    elif isinstance(a, list):
+        assert len(a) == len(b), path
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            same(x, y, f"{path}/{i}")
+    else:
+        assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b, path
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("method", ["clop", "dropout+batch_norm"])
+def test_a_run_killed_at_a_random_moment_and_resumed_is_the_same_run(processes, method, tmp_path, capsys):
+    """Weights, optimiser, games, random numbers and metrics; SIGKILL leaves no time to tidy up."""
+    settings = ["--method", method, "--processes", str(processes)]
+    assert main(train(tmp_path / "whole", *settings)) == 0
+    killed = tmp_path / "killed"
+    process = subprocess.Popen([sys.executable, "-m", "clop", *train(killed, *settings)], stderr=subprocess.DEVNULL)
+    checkpoints = killed / "checkpoints"
+    while not list(checkpoints.glob("step-*.pt")):
+        assert process.poll() is None, "the run ended before it could be killed"
+        time.sleep(0.02)
+    time.sleep(0.3 * torch.rand(()).item())
+    process.kill()
+    process.wait()
+    done = json.loads((killed / "metrics.jsonl").read_text().splitlines()[0])["iteration"]
+    assert done >= 1
+    assert main(["train", "--resume", str(killed), "--checkpoint-minutes", "0"]) == 0
+    assert (killed / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
+    same(read_checkpoint(checkpoints / "last.pt"), read_checkpoint(tmp_path / "whole" / "checkpoints" / "last.pt"))
+
+
+def test_two_processes_hold_the_same_weights_and_play_different_games(tmp_path):
+    assert main(train(tmp_path / "run", "--processes", "2", "--method", "batch_norm")) == 0
+    first, second = read_checkpoint(tmp_path / "run" / "checkpoints" / "last.pt")["processes"]
+    assert not torch.equal(first["games"]["games"], second["games"]["games"])
+    assert not torch.equal(first["generators"]["dice"], second["generators"]["dice"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_saves_the_run_and_says_how_to_go_on(number, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "run"
+    iterate = Learner.iterate
+
+    def interrupted(self):
+        if self.iteration == 2:
+            os.kill(os.getpid(), number)
+        return iterate(self)
+
+    monkeypatch.setattr(Learner, "iterate", interrupted)
+    arguments = train(out, "--processes", "1")
+    arguments[arguments.index("--checkpoint-minutes") + 1] = "60"
+    assert main(arguments) == 2
+    assert f"stopped after 64 steps; go on with: clop train --resume {out}" in capsys.readouterr().err
+    assert read_checkpoint(out / "checkpoints" / "last.pt")["iteration"] == 2
+
+
+def test_a_run_that_diverges_keeps_the_state_before_it(tmp_path, capsys, monkeypatch):
+    update = Learner.update
+
+    def diverging(self):
+        if self.iteration == 3:
+            raise DivergedError("policy_loss is no longer a number in the update after 96 steps")
+        return update(self)
+
+    monkeypatch.setattr(Learner, "update", diverging)
+    assert main(train(tmp_path / "run", "--processes", "1")) == 2
+    assert "after 96 steps" in capsys.readouterr().err
+    assert read_checkpoint(tmp_path / "run" / "checkpoints" / "last.pt")["iteration"] == 3
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(tmp_path, capsys):
+    folder = RunFolder.create(tmp_path / "run", agents.KIND, {})
+    for step in (1, 2, 3):
+        folder.save({"model": {"weight": torch.arange(1000.0) + step}, "step": step}, step)
+    saved = sorted(path.name for path in (folder.path / "checkpoints").iterdir())
+    assert saved == ["last.pt", "step-000000000002.pt", "step-000000000003.pt"]
+    newest = folder.path / "checkpoints" / "step-000000000003.pt"
+    whole = newest.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:2000] + b"\xff" * 8 + whole[2008:], b"something else"):
+        newest.unlink()
+        newest.write_bytes(damaged)
+        assert folder.load()["step"] == 2
+        assert "is damaged, or no checkpoint of clop" in capsys.readouterr().err
+
+
+def test_loading_a_checkpoint_runs_no_code(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (os.system, ("touch " + str(tmp_path / "ran"),))
+
+    torch.save({"model": Evil()}, tmp_path / "evil.pt")
+    with pytest.raises(UsageError, match="is damaged, or no checkpoint"):
+        read_checkpoint(tmp_path / "evil.pt")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_folder_that_holds_something_is_refused(tmp_path, capsys):
+    (tmp_path / "precious.txt").write_text("mine")
+    assert main(train(tmp_path)) == 2
+    assert "nothing in it will be overwritten" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
+    assert main(["train", "--resume", str(tmp_path)]) == 2
+    assert "holds no run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["bigfsh"], "unknown game 'bigfsh'; did you mean 'bigfish'?"),
+        (["bigfish", "--method", "clpo"], "unknown method 'clpo'; did you mean 'clop'?"),
+        (["bigfish", "--clop.alpha", "0.3"], "--clop.alpha is a setting of clop, which is not active here"),
+        (["bigfish", "--method", "clop", "--clop.alpha", "two"], "argument --clop.alpha: expected a number, got 'two'"),
+        (["bigfish", "--method", "clop+clop"], "a method is named twice"),
+        (["bigfish", "--preset", "quik"], "unknown preset 'quik'; did you mean 'quick'?"),
+        (["bigfish", "--ppo.minibatches", "7"], "minibatches=7 does not divide num_envs * num_steps = 2048"),
+        (["bigfish", "--processes", "3"], "processes=3 does not divide num_envs=32"),
+        ([], "which game? for example"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_written(arguments, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_aliases_and_underscores_are_understood(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("clop.experiments.agents.train_agent", lambda config, *_: asked.append(config))
+    words = "train --env_name=bigfish --num_levels 7 --distribution-mode hard --total-timesteps 1_000 --out"
+    assert main([*words.split(), str(tmp_path / "run")]) == 0
+    config = asked[0]
+    assert (config.game, config.levels, config.mode, config.steps) == ("bigfish", 7, "hard", 1000)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["levels"] == 7

@@ -1,0 +1,378 @@
+"""Evaluation: which episodes count, which levels are played, and that training does not notice."""
+
+import csv
+import io
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from clop.errors import UsageError
+from clop.progress import Progress
+from clop.rl import evaluate as module
+from clop.rl.envs import Episodes, Frames, Step, VectorGames, installed_backends
+from clop.rl.evaluate import Agent, EvalConfig, TrainLevels, evaluate, held_out_levels, play_list
+from clop.rl.methods import compose
+from clop.rl.methods.base import Context, Method, Plan
+from clop.rl.methods.batch_norm import BatchNorm
+from clop.rl.methods.clop import Clop
+from clop.rl.networks import NetworkConfig, Output
+from clop.rl.ppo import PPOConfig
+
+needs_games = pytest.mark.skipif("procgen-mirror" not in installed_backends(), reason="needs procgen-mirror")
+
+
+class FakeGames(VectorGames):
+    """Env e plays levels 0, 1, 2, ...; each of its episodes lasts e + 1 steps and returns e + 1, even envs solve.
+
+    Rewards beyond 0 come for action 7 only, and the last action must not be lost.
+    """
+
+    made: list["FakeGames"]
+
+    def __init__(self, game, num_envs, *, mode="easy", start_level=0, num_levels, rand_seed, threads=0, backend="auto"):
+        self.num_envs, self.start_level, self.num_levels, self.rand_seed = num_envs, start_level, num_levels, rand_seed
+        self.levels, self.steps, self.returns = (np.zeros(num_envs, kind) for kind in (np.int32, np.int32, np.float64))
+        self.actions, self.closed = [], False
+        FakeGames.made.append(self)
+
+    def observe(self, out=None):
+        obs = np.zeros((self.num_envs, 64, 64, 3), np.uint8)
+        obs[:, 0, 0, 0] = np.arange(self.num_envs)
+        return Frames(obs, self.levels.copy(), self.steps.copy())
+
+    def step(self, actions):
+        self.actions.append(np.array(actions))
+        rewards = (np.asarray(actions) == 7).astype(np.float32)
+        self.returns += rewards
+        self.steps += 1
+        dones = self.steps == np.arange(self.num_envs) + 1
+        ended = np.flatnonzero(dones)
+        finished = Episodes(ended, self.returns[ended], self.steps[ended], self.levels[ended], ended % 2 == 0)
+        self.levels[ended] += 1
+        self.steps[ended] = self.returns[ended] = 0
+        return Step(rewards, dones, finished)
+
+    def close(self):
+        self.closed = True
+
+
+class Fixed(Method):
+    """Always the same policy, and a record of what it was shown."""
+
+    def __init__(self, logits):
+        self.logits, self.batches, self.stages = torch.tensor(logits, dtype=torch.float32), [], []
+
+    def act(self, model, obs, stage, ctx):
+        assert obs.dtype == torch.uint8
+        assert obs.shape[1:] == (64, 64, 3)
+        assert not torch.is_grad_enabled()
+        self.batches.append(obs[:, 0, 0, 0].tolist())
+        self.stages.append(stage)
+        return Output(self.logits.expand(len(obs), -1), torch.zeros(len(obs)))
+
+
+ALWAYS_7 = [1000.0 * (action == 7) for action in range(15)]
+
+
+@pytest.fixture
+def fake_games(monkeypatch):
+    FakeGames.made = []
+    monkeypatch.setattr(module, "VectorGames", FakeGames)
+    monkeypatch.setattr(module, "choose_backend", lambda backend: "fake")
+    return FakeGames.made
+
+
+def fixed_agent(logits=ALWAYS_7):
+    return Agent(torch.nn.Identity(), Fixed(logits), context())
+
+
+def context(generator=None):
+    return Context(0, 0, 1, torch.device("cpu"), generator or torch.Generator().manual_seed(5), "train")
+
+
+def network_agent(*configs, sharpness=100.0):
+    """A network with random weights whose actions differ between frames."""
+    torch.manual_seed(0)
+    method = compose({type(config).__name__: config for config in configs})
+    plan = Plan("coinrun", PPOConfig(), NetworkConfig(), torch.Generator().manual_seed(5))
+    method.configure(plan)
+    model = plan.build().train()
+    with torch.no_grad():
+        model.policy_head.weight.mul_(sharpness)
+    return Agent(model, method, context(plan.generator))
+
+
+# ---- which episodes count --------------------------------------------------------------------------------------------
+
+
+def test_every_env_contributes_its_quota_so_that_short_episodes_are_not_favoured(fake_games):
+    """Env e's return is e + 1: over 8 envs the mean is 4.5 for any quota. The first N to end are mostly env 0's."""
+    result = evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(episodes=24, num_envs=8))
+    assert np.bincount(result.rows.envs).tolist() == [3] * 8
+    assert result.mean == 4.5
+    assert result.episodes == 24
+    assert result.rows.level_seeds.tolist() == [0, 1, 2] * 8  # the first three, not any later ones
+
+    games, first = FakeGames("bigfish", 8, num_levels=0, rand_seed=0), []  # the control: whatever ends first
+    while len(first) < 24:
+        first += games.step(np.full(8, 7)).finished.returns.tolist()
+    assert np.mean(first[:24]) < 3
+
+
+def test_the_quota_is_rounded_up_and_envs_without_an_episode_are_not_made(fake_games):
+    assert EvalConfig(episodes=1000, num_envs=64).total == 1024
+    result = evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(episodes=10, num_envs=4))
+    assert result.episodes == EvalConfig(episodes=10, num_envs=4).total == 12
+    assert evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(episodes=3)).episodes == 3
+    assert fake_games[-1].num_envs == 3
+    assert all(games.closed for games in fake_games)
+
+
+def test_rewards_of_unfinished_episodes_are_not_counted(fake_games):
+    """Envs 0 and 1 earn on while env 2 plays; the authors' code had such rewards in the sum."""
+    result = evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(episodes=3, num_envs=3))
+    assert result.rows.returns.tolist() == [1, 2, 3]
+    assert result.rows.lengths.tolist() == [1, 2, 3]
+    assert result.rows.completed.tolist() == [True, False, True]
+    assert result.success_rate == 2 / 3
+
+
+def test_an_env_that_has_its_quota_steps_on_unseen_by_the_network(fake_games):
+    agent = fixed_agent()
+    evaluate(agent, TrainLevels("bigfish"), EvalConfig(episodes=3, num_envs=3))
+    assert agent.method.batches == [[0, 1, 2], [1, 2], [2]]
+    assert [actions.tolist() for actions in fake_games[0].actions] == [[7, 7, 7], [4, 7, 7], [4, 4, 7]]
+    assert set(agent.method.stages) == {"eval"}
+
+
+def test_progress_counts_exactly_the_episodes_of_the_score(fake_games):
+    config, stream = EvalConfig(episodes=10, num_envs=4), io.StringIO()
+    with Progress("evaluate", config.total, "episodes", stream=stream) as progress:
+        evaluate(fixed_agent(), TrainLevels("bigfish"), config, progress=progress)
+    assert progress.done == progress.total == 12
+
+
+# ---- what is said about them -----------------------------------------------------------------------------------------
+
+
+def test_the_numbers_of_a_score_follow_from_its_rows(fake_games):
+    result = evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(episodes=3, num_envs=3, seed=7))
+    assert result.mean == 2
+    assert result.standard_error == pytest.approx(1 / math.sqrt(3))
+    assert result.normalised_mean == pytest.approx((2 - 1) / (40 - 1))
+    summary = json.loads(json.dumps(result.summary(), allow_nan=False))
+    assert summary["protocol"] == "clop-v1"
+    assert summary["episodes"] == 3
+    assert summary["seed"] == 7
+    rows = list(csv.DictReader(io.StringIO(result.csv())))
+    assert rows[2] == {"level": "0", "return": "3.0", "length": "3", "completed": "1", "env": "2"}
+    assert len(rows) == 3
+
+
+def test_a_single_episode_has_no_standard_error_and_still_is_json(fake_games):
+    result = evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(episodes=1))
+    assert math.isnan(result.standard_error)
+    assert json.loads(json.dumps(result.summary(), allow_nan=False))["standard_error"] is None
+
+
+def test_greedy_takes_the_most_probable_action_and_stands_in_the_name(fake_games):
+    """Action 7 has 0.99 of the probability: greedy returns are full, sampled ones are not in 100 episodes."""
+    logits = [math.log(0.99 if action == 7 else 0.01 / 14) for action in range(15)]
+    config = EvalConfig(episodes=100, num_envs=20)
+    sampled = evaluate(fixed_agent(logits), TrainLevels("bigfish"), config)
+    greedy = evaluate(fixed_agent(logits), TrainLevels("bigfish"), replace(config, greedy=True))
+    assert (greedy.protocol, sampled.protocol) == ("clop-v1-greedy", "clop-v1")
+    assert greedy.mean == 10.5
+    assert (greedy.rows.returns == greedy.rows.lengths).all()
+    assert 9.5 < sampled.mean < 10.5  # expected 10.395
+
+
+def test_the_same_seed_gives_the_same_rows_and_another_seed_others(fake_games):
+    config = EvalConfig(episodes=40, num_envs=8)
+
+    def rows(seed):
+        return evaluate(fixed_agent([0.0] * 15), TrainLevels("bigfish"), replace(config, seed=seed)).csv()
+
+    assert rows(1) == rows(1) != rows(2)
+    assert fake_games[0].rand_seed == fake_games[1].rand_seed != fake_games[2].rand_seed
+
+
+# ---- which levels ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "levels", "expected", "text"),
+    [
+        ("easy", "train", (30, 200), "levels 30 to 229"),
+        ("easy", "test", (0, 0), "all levels"),
+        ("hard", "train", (30, 200), "levels 30 to 229"),
+        ("hard", "test", (500, 1000), "levels 500 to 1499"),
+    ],
+)
+def test_levels_are_those_of_the_paper(fake_games, mode, levels, expected, text):
+    trained = TrainLevels("bigfish", mode, start_level=30, num_levels=200)
+    result = evaluate(fixed_agent(), trained, EvalConfig(levels=levels, episodes=1))
+    assert (fake_games[0].start_level, fake_games[0].num_levels) == expected
+    assert (result.levels, result.level_text) == (levels, text)
+
+
+def test_seen_and_unseen_levels_are_drawn_with_different_seeds(fake_games):
+    for levels in ("train", "test"):
+        evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(levels=levels, episodes=1))
+    assert fake_games[0].rand_seed != fake_games[1].rand_seed
+
+
+@pytest.mark.parametrize(("start", "number", "overlaps"), [(0, 500, False), (0, 501, True), (1499, 1, True)])
+def test_hard_test_levels_that_were_trained_on_are_refused(start, number, overlaps):
+    trained = TrainLevels("bigfish", "hard", start, number)
+    if not overlaps:
+        assert trained.level_range("test") == (500, 1000)
+    else:
+        with pytest.raises(UsageError, match="levels 500 to 1499, and this agent was trained on levels"):
+            trained.level_range("test")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"protocol": "clop-v2"}, "unknown protocol 'clop-v2'; did you mean 'clop-v1'"),
+        ({"levels": "tset"}, "unknown levels 'tset'; did you mean 'test'"),
+        ({"episodes": 0}, "at least 1, got 0"),
+        ({"protocol": "strict-v1", "episodes": 20}, "plays 1000 levels once each, got episodes=20"),
+        ({"protocol": "strict-v1", "levels": "train"}, "use the protocol clop-v1"),
+    ],
+)
+def test_settings_without_sense_are_refused(settings, message):
+    with pytest.raises(UsageError, match=message):
+        EvalConfig(**settings)
+
+
+def test_a_negative_seed_is_refused(fake_games):
+    with pytest.raises(UsageError, match="seed must not be negative, got -1"):
+        evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(seed=-1))
+
+
+def test_an_agent_trained_on_all_levels_has_no_strict_list():
+    with pytest.raises(UsageError, match="has no unseen ones"):
+        held_out_levels(TrainLevels("bigfish", num_levels=0))
+
+
+# ---- the agent is left as it was -------------------------------------------------------------------------------------
+
+
+def test_modes_and_randomness_of_training_are_given_back(fake_games):
+    """Also of a part that was frozen, and when the games fail. Batch norm must learn nothing from test frames."""
+    agent = network_agent(BatchNorm(), Clop())
+    agent.model.trunk.block1.eval()
+    before = [part.training for part in agent.model.modules()]
+    weights = {name: tensor.clone() for name, tensor in agent.model.state_dict().items()}
+    noise = agent.ctx.generator.get_state()
+    seen = []
+    agent.model.register_forward_hook(lambda *_: seen.append(any(part.training for part in agent.model.modules())))
+
+    evaluate(agent, TrainLevels("coinrun"), EvalConfig(episodes=2))
+    with pytest.raises(ZeroDivisionError), agent.playing(0):
+        raise ZeroDivisionError
+
+    assert seen == [False, False]
+    assert [part.training for part in agent.model.modules()] == before
+    assert True in before
+    assert False in before
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in agent.model.state_dict().items())
+    assert torch.equal(agent.ctx.generator.get_state(), noise)
+
+
+def test_a_method_that_draws_while_it_acts_is_honoured_and_repeats_with_the_seed(fake_games):
+    """As Monte-Carlo evaluation does. Training draws from the same generator and must not notice."""
+
+    class Noisy(Method):
+        def act(self, model, obs, stage, ctx):
+            logits = 5 * torch.randn((len(obs), 15), generator=ctx.generator)
+            return Output(logits, torch.zeros(len(obs)))
+
+    agent = Agent(torch.nn.Identity(), Noisy(), context())
+    config = EvalConfig(episodes=30, num_envs=10, greedy=True)
+    first = evaluate(agent, TrainLevels("bigfish"), config).csv()
+    expected = torch.Generator().manual_seed(5)
+    assert torch.equal(torch.rand(3, generator=agent.ctx.generator), torch.rand(3, generator=expected))
+    assert evaluate(agent, TrainLevels("bigfish"), config).csv() == first
+    assert evaluate(agent, TrainLevels("bigfish"), replace(config, seed=1)).csv() != first
+
+
+# ---- real games ------------------------------------------------------------------------------------------------------
+
+
+@needs_games
+def test_real_games_repeat_with_the_seed_and_clop_is_off():
+    """Two agents with the same weights, one with CLOP: the same episodes, since the layer is off in evaluation."""
+    config = EvalConfig(levels="train", episodes=4, num_envs=4)
+    trained = TrainLevels("dodgeball", num_levels=5)
+    with_clop = evaluate(network_agent(Clop(alpha=1.0)), trained, config)
+    assert evaluate(network_agent(Clop(alpha=1.0)), trained, config).csv() == with_clop.csv()
+    assert evaluate(network_agent(), trained, config).csv() == with_clop.csv()
+    assert set(with_clop.rows.level_seeds.tolist()) <= set(range(5))
+    assert len(with_clop.rows.envs) == 4
+
+
+@needs_games
+def test_no_level_of_the_strict_list_begins_like_a_training_level_or_another():
+    """In ninja, some of the first 120 candidates begin like one of 200 training levels: a naive list has them."""
+    trained, count = TrainLevels("ninja"), 120
+
+    def first_frames(levels):
+        for level in levels:
+            with VectorGames("ninja", 1, start_level=level, num_levels=1, rand_seed=1) as games:
+                yield games.observe().obs.tobytes()
+
+    chosen = held_out_levels(trained, count)
+    seen, ours = set(first_frames(range(200))), list(first_frames(chosen))
+    assert len(chosen) == len(set(chosen)) == len(set(ours)) == count
+    assert not seen & set(ours)
+    assert chosen == held_out_levels(TrainLevels("ninja"), count)
+    naive = range(chosen[0], chosen[0] + count)
+    assert seen & set(first_frames(naive))
+
+
+@needs_games
+def test_the_strict_list_of_coinrun_has_a_thousand_distinct_levels():
+    chosen = held_out_levels(TrainLevels("coinrun"))
+    assert len(set(chosen)) == module.STRICT_LEVELS == 1000
+    assert list(chosen) == sorted(chosen)
+    assert chosen[-1] - chosen[0] > 1000
+
+
+def test_too_few_levels_with_a_first_frame_of_their_own_are_told(fake_games):
+    """The fake games all begin alike."""
+    with pytest.raises(UsageError, match="only 0 of 50 unseen levels of bigfish begin with a frame of their own"):
+        held_out_levels(TrainLevels("bigfish"), 5)
+
+
+def test_strict_plays_its_list_and_says_so(monkeypatch, fake_games):
+    monkeypatch.setattr(module, "held_out_levels", lambda trained, backend: tuple(range(900, 1900)))
+    result = evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(protocol="strict-v1", num_envs=300))
+    assert result.episodes == 1000
+    assert result.protocol == "strict-v1"
+    assert result.mean == 1
+    assert [games.start_level for games in fake_games] == list(range(900, 1900))
+    assert result.level_text == "1000 levels from 900 on with first frames unlike those of levels 0 to 199"
+    assert all(games.closed for games in fake_games)
+
+
+@needs_games
+def test_each_level_of_a_list_is_played_once_as_if_it_were_alone():
+    """Frames decide the actions here, so a frame handed to the wrong level would show in its episode."""
+    trained, levels = TrainLevels("leaper"), [1_000_000_007, 3, 1_000_000_001, 77]
+
+    def act(obs):
+        return obs.flatten(1).sum(1, dtype=torch.int64) % 15
+
+    together = play_list(act, trained, levels, 3, "procgen-mirror", lambda episodes: None)
+    assert together.level_seeds.tolist() == levels
+    assert together.envs.tolist() == [0, 1, 2, 3]
+    for index, level in enumerate(levels):
+        alone = play_list(act, trained, [level], 1, "procgen-mirror", lambda episodes: None)
+        assert (alone.returns[0], alone.lengths[0]) == (together.returns[index], together.lengths[index])
