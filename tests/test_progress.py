@@ -28,7 +28,7 @@ def test_without_a_terminal_lines_are_plain_and_rare():
             shown.step()
     lines = stream.getvalue().splitlines()
     assert len(lines) == 1
-    assert lines[0].startswith("digits: 1000/1000 images")
+    assert lines[0].startswith("digits: 1 000/1 000 images")
     assert "\x1b" not in stream.getvalue()
 
 

@@ -30,6 +30,8 @@ def examine() -> list[Part]:
             {"PIL": "pillow", "sklearn": "scikit-learn", "matplotlib": "matplotlib"},
             extra="vision",
         ),
+        _attempt("agents (clop train)", _procgen),
+        _modules("TensorBoard events", {"tensorboardX": "tensorboardX"}, extra="rl"),
         _modules("ONNX export", {"onnx": "onnx", "onnxscript": "onnxscript"}),
     ]
 
@@ -49,6 +51,16 @@ def _layer() -> str:
 
     threads = torch.get_num_threads() if _openmp_team() else 1
     return f"numba {machine.version('numba')}, {threads} {'threads' if threads > 1 else 'thread'}"
+
+
+def _procgen() -> str:
+    from clop.rl.envs import VectorGames, choose_backend, installed_backends
+
+    with VectorGames("bigfish", 1, num_levels=1, rand_seed=0) as games:
+        games.step([4])
+    used, installed = choose_backend(), installed_backends()
+    others = ", ".join(f"{name} {version}" for name, version in installed.items() if name != used)
+    return f"{used} {installed[used]}" + (f"; also installed: {others}" if others else "")
 
 
 def _cuda() -> str:
