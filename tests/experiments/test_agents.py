@@ -20,7 +20,8 @@ TINY = ["--ppo.num-envs", "4", "--ppo.num-steps", "8", "--ppo.minibatches", "2",
 
 
 def train(out, *more):
-    return ["train", "bigfish", "--steps", "192", "--out", str(out), "--checkpoint-minutes", "0", *TINY, *more]
+    settings = ["--steps", "192", "--out", str(out), "--checkpoint-minutes", "0", "--eval-episodes", "2"]
+    return ["train", "fruitbot", *settings, *TINY, *more]
 
 
 def same(a, b, path=""):
@@ -54,7 +55,7 @@ def test_a_run_killed_at_a_random_moment_and_resumed_is_the_same_run(processes, 
     process.wait()
     done = json.loads((killed / "metrics.jsonl").read_text().splitlines()[0])["iteration"]
     assert done >= 1
-    assert main(["train", "--resume", str(killed), "--checkpoint-minutes", "0"]) == 0
+    assert main(["train", "--resume", str(killed), "--checkpoint-minutes", "0", "--eval-episodes", "2"]) == 0
     assert (killed / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
     same(read_checkpoint(checkpoints / "last.pt"), read_checkpoint(tmp_path / "whole" / "checkpoints" / "last.pt"))
 
@@ -154,9 +155,37 @@ def test_mistakes_are_told_before_anything_is_written(arguments, sentence, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+def _summary():
+    side = {"mean": 0.0, "episodes": 0, "protocol": "clop-v1"}
+    return {"env_steps": 0, "train": side, "test": side}
+
+
+def test_a_trained_agent_is_evaluated_and_watched(tmp_path, capsys):
+    """The summary's numbers are those of the kept episodes, and a later evaluation of the checkpoint repeats them."""
+    run = tmp_path / "run"
+    assert main(train(run, "--processes", "1", "--method", "clop")) == 0
+    summary = RunFolder(run).summary
+    assert summary["ended"] == "complete"
+    assert summary["gap"] == pytest.approx(summary["train"]["mean"] - summary["test"]["mean"])
+    (kept,) = (run / "evaluations").glob("clop-v1-test-*.csv")
+    before = kept.read_text()
+    kept.unlink()
+    assert main(["evaluate", str(run), "--episodes", "2"]) == 0
+    assert kept.read_text() == before
+    returns = [float(line.split(",")[1]) for line in before.splitlines()[1:]]
+    assert sum(returns) / len(returns) == pytest.approx(summary["test"]["mean"])
+    video = tmp_path / "agent.gif"
+    assert main(["watch", str(run), "--episodes", "1", "--out", str(video)]) == 0
+    assert video.stat().st_size > 10_000
+    assert main(["watch", str(run), "--out", str(tmp_path / "agent.txt")]) == 2
+    assert main(["evaluate", str(run), "--protocol", "clop-v2"]) == 2
+    assert "did you mean 'clop-v1'" in capsys.readouterr().err
+
+
 def test_aliases_and_underscores_are_understood(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("clop.experiments.agents.train_agent", lambda config, *_: asked.append(config))
+    monkeypatch.setattr("clop.experiments.agents.train_agent", lambda config, *_: asked.append(config) or (None, 1.0))
+    monkeypatch.setattr("clop.experiments.agents.summarise", lambda *_: _summary())
     words = "train --env_name=bigfish --num_levels 7 --distribution-mode hard --total-timesteps 1_000 --out"
     assert main([*words.split(), str(tmp_path / "run")]) == 0
     config = asked[0]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import clop
+from clop.cli.agents import add_evaluate, add_watch
 from clop.cli.train import add_train
 from clop.errors import UsageError, one_of
 
@@ -118,6 +119,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         add_train(commands)  # its flags are those of all methods, whose import takes a second
     else:
         commands.add_parser("train", help="train an agent on a Procgen game")
+    add_evaluate(commands)
+    add_watch(commands)
     return parser
 
 

@@ -58,6 +58,12 @@ def add_train(commands: Any) -> None:
     parser.add_argument(
         "--checkpoint-minutes", type=float, default=10.0, metavar="X", help="between checkpoints (default: %(default)s)"
     )
+    parser.add_argument(
+        "--eval-episodes",
+        type=integer,
+        metavar="N",
+        help="of the evaluations at the end (default: 1000, or 100 for quick)",
+    )
     for alias, name in _ALIASES.items():
         kind: Any = integer if name in ("levels", "steps") else str
         parser.add_argument(alias, dest=f"alias_{name}", type=kind, help=argparse.SUPPRESS)
@@ -72,7 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
     import torch
 
     from clop import machine
-    from clop.experiments.agents import KIND, train_agent
+    from clop.experiments.agents import KIND, summarise, train_agent
     from clop.experiments.run_folder import RunFolder
     from clop.rl.train import TrainConfig
     from clop.rl.workers import Workers, join, leave
@@ -95,7 +101,9 @@ def run(arguments: argparse.Namespace) -> None:
         workers = Workers()
         first = workers.is_first
         try:
-            train_agent(config, folder if first else None, device, 60 * arguments.checkpoint_minutes, workers)
+            learner, seconds = train_agent(
+                config, folder if first else None, device, 60 * arguments.checkpoint_minutes, workers
+            )
         except RuntimeError:
             if first:
                 raise
@@ -103,8 +111,12 @@ def run(arguments: argparse.Namespace) -> None:
         finally:
             leave()
     if first and folder is not None:
+        episodes = arguments.eval_episodes or (100 if config.preset == "quick" else 1000)
+        summary = summarise(folder, config, learner, episodes, seconds)
         print(
-            f"trained {config.game} with {config.method}, {config.steps} steps, preset {config.preset}: {folder.path}"
+            f"{config.game} with {config.method}, preset {config.preset}, {summary['env_steps']} steps: "
+            f"{summary['train']['mean']:.2f} on training levels, {summary['test']['mean']:.2f} on unseen ones "
+            f"({summary['test']['episodes']} episodes each, {summary['test']['protocol']}); the run is in {folder.path}"
         )
 
 

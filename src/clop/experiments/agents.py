@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,13 @@ import torch
 
 from clop.errors import UsageError
 from clop.experiments.run_folder import RunFolder
+from clop.files import write_json, write_whole
 from clop.progress import Progress
+from clop.rl import methods
+from clop.rl.evaluate import Agent, EvalConfig, Evaluation, TrainLevels, evaluate
+from clop.rl.methods.base import Context
 from clop.rl.ppo import DivergedError, Learner
-from clop.rl.train import TrainConfig, build_learner
+from clop.rl.train import TrainConfig, build_learner, build_plan
 from clop.rl.workers import Workers
 
 KIND = "agent"
@@ -36,8 +41,8 @@ def train_agent(
     device: torch.device | str = "cpu",
     checkpoint_seconds: float = 600,
     workers: Workers | None = None,
-) -> Learner:
-    """Train to the end, from the start or from the folder's last checkpoint.
+) -> tuple[Learner, float]:
+    """Train to the end, from the start or from the folder's last checkpoint; the learner, and the seconds it took.
 
     Args:
         config: What to train.
@@ -53,7 +58,7 @@ def train_agent(
         while learner.iteration < config.iterations:
             learner.iterate()
             _capture(learner)
-        return learner
+        return learner, 0.0
 
     recent: deque[float] = deque(state["recent"], maxlen=_RECENT)
     clock, spent, saved = time.monotonic(), state["seconds"], time.monotonic()
@@ -97,7 +102,68 @@ def train_agent(
                     f"a process of the run has died ({error}); go on with: clop train --resume {folder.path}"
                 ) from None
             raise
-    return learner
+    return learner, state["seconds"]
+
+
+def train_levels(config: TrainConfig) -> TrainLevels:
+    """What the agent of a run has seen."""
+    return TrainLevels(config.game, config.mode, config.start_level, config.levels)
+
+
+def load_agent(folder: RunFolder, device: torch.device | str = "cpu") -> tuple[TrainConfig, Agent]:
+    """The run's settings, and its agent as it was at the last checkpoint."""
+    config = TrainConfig.fromdict(folder.config)
+    state = folder.load()
+    if state is None:
+        raise UsageError(f"{folder.path} has no checkpoint yet; go on with: clop train --resume {folder.path}")
+    plan = build_plan(config)
+    method = methods.compose(dict(config.methods))
+    method.configure(plan)
+    model = plan.build().to(device)
+    model.load_state_dict(state["model"])
+    method.load(state["processes"][0]["method"])
+    where = (state["iteration"], state["env_steps"], config.steps, torch.device(device))
+    return config, Agent(model, method, Context(*where, plan.generator, plan.rollout_mode))
+
+
+def evaluate_run(
+    folder: RunFolder, config: TrainConfig, agent: Agent, evaluation: EvalConfig
+) -> tuple[Evaluation, Path]:
+    """Evaluate an agent and keep the episodes in the run's folder; an evaluation that is there already is replaced by
+    the same numbers, since protocol, levels, number, seed and steps are in its name and decide them."""
+    title = f"{config.game}, {evaluation.levels} levels, {evaluation.name}"
+    with Progress(title, evaluation.total, "episodes") as progress:
+        result = evaluate(agent, train_levels(config), evaluation, backend=config.backend, progress=progress)
+    name = f"{evaluation.name}-{evaluation.levels}-{result.episodes}-seed{evaluation.seed}-step{agent.ctx.env_steps}"
+    path = folder.path / "evaluations" / f"{name}.csv"
+    write_whole(path, lambda draft: draft.write_text(result.csv()))
+    write_json(path.with_suffix(".json"), result.summary())
+    return result, path
+
+
+def summarise(
+    folder: RunFolder, config: TrainConfig, learner: Learner, episodes: int, seconds: float
+) -> dict[str, Any]:
+    """Evaluate the trained agent on seen and unseen levels, and write what came of the run."""
+    agent = Agent(learner.model, learner.method, learner.context())
+    results = {
+        levels: evaluate_run(folder, config, agent, EvalConfig(levels=levels, episodes=episodes))[0]
+        for levels in ("train", "test")
+    }
+    summary = {
+        "game": config.game,
+        "method": config.method,
+        "preset": config.preset,
+        "env_steps": learner.env_steps,
+        **{levels: result.summary() for levels, result in results.items()},
+        "gap": results["train"].mean - results["test"].mean,
+        "steps_per_second": round(learner.env_steps / seconds, 1),
+        "seconds": round(seconds, 1),
+        "peak_memory_gb": peak_memory_gb(),
+        "ended": "complete",
+    }
+    folder.write_summary(summary)
+    return summary
 
 
 def _resume(learner: Learner, folder: RunFolder | None, workers: Workers) -> dict[str, Any]:

@@ -108,9 +108,13 @@ def build_learner(config: TrainConfig, device: torch.device | str = "cpu", worke
         rand_seed=game_seed(config.seed, workers.rank),
         backend=config.backend,
     )
-    plan = Plan(config.game, config.ppo, config.network, torch.Generator(), config.rollout_mode)
     method = methods.compose(dict(config.methods))
-    return Learner(plan, method, games, config.steps, config.seed, device, workers)
+    return Learner(build_plan(config), method, games, config.steps, config.seed, device, workers)
+
+
+def build_plan(config: TrainConfig) -> Plan:
+    """The plan of a run before its methods have edited it."""
+    return Plan(config.game, config.ppo, config.network, torch.Generator(), config.rollout_mode)
 
 
 def game_seed(seed: int, stream: int) -> int:

@@ -30,6 +30,10 @@ class Clop:
     rollout_mode: Mode = "train"
     """Whether the layer acts while collecting (``train``, as in the authors' code) or only in updates."""
 
+    def __post_init__(self) -> None:
+        if self.alpha is not None and not 0 <= self.alpha <= 1:
+            raise UsageError(f"clop.alpha is a probability and must lie in [0, 1], got {self.alpha}")
+
     def build(self) -> "ClopMethod":
         return ClopMethod(self)
 

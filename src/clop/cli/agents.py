@@ -1,0 +1,90 @@
+"""``clop evaluate`` and ``clop watch``: what a trained agent does on seen and unseen levels."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from clop.cli.flags import integer
+
+
+def add_evaluate(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "evaluate",
+        help="play a trained agent on seen or unseen levels",
+        description="Play complete episodes by a named protocol, and keep every one of them beside the run.",
+        epilog="protocols: clop-v1, the same number of episodes in each env; strict-v1, 1000 unseen levels, once each, "
+        "none of which begins like a training level",
+    )
+    parser.add_argument("run_folder", type=Path, metavar="FOLDER", help="the run, as made by clop train")
+    parser.add_argument(
+        "--levels", choices=("train", "test"), default="test", help="seen or unseen (default: %(default)s)"
+    )
+    parser.add_argument("--episodes", type=integer, default=1000, metavar="N", help="default: %(default)s")
+    parser.add_argument(
+        "--protocol", default="clop-v1", metavar="NAME", help="clop-v1 or strict-v1 (default: %(default)s)"
+    )
+    parser.add_argument("--greedy", action="store_true", help="take the most probable action instead of a sampled one")
+    parser.add_argument("--seed", type=integer, default=0, metavar="N", help="default: %(default)s")
+    parser.set_defaults(run=_evaluate)
+
+
+def add_watch(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "watch",
+        help="a video of a trained agent",
+        description="Write a video of whole episodes: the game, the probabilities of actions, and the critic's value.",
+    )
+    parser.add_argument("run_folder", type=Path, metavar="FOLDER", help="the run, as made by clop train")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="an .mp4 or .gif")
+    parser.add_argument(
+        "--levels", choices=("train", "test"), default="test", help="seen or unseen (default: %(default)s)"
+    )
+    parser.add_argument("--episodes", type=integer, default=4, metavar="N", help="default: %(default)s")
+    parser.add_argument("--greedy", action="store_true", help="take the most probable action instead of a sampled one")
+    parser.add_argument("--seed", type=integer, default=0, metavar="N", help="default: %(default)s")
+    parser.set_defaults(run=_watch)
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    import torch
+
+    from clop import machine
+    from clop.experiments.agents import KIND, evaluate_run, load_agent
+    from clop.experiments.run_folder import RunFolder
+    from clop.rl.evaluate import EvalConfig
+
+    machine.keep_memory()
+    config = EvalConfig(
+        levels=arguments.levels,
+        protocol=arguments.protocol,
+        greedy=arguments.greedy,
+        episodes=arguments.episodes,
+        seed=arguments.seed,
+    )
+    folder = RunFolder.open(arguments.run_folder, KIND)
+    trained, agent = load_agent(folder)
+    torch.set_num_threads(trained.threads)  # as the evaluation at the end of training, whose numbers this repeats
+    result, path = evaluate_run(folder, trained, agent, config)
+    print(
+        f"{trained.game} with {trained.method}, {trained.preset}, {agent.ctx.env_steps} steps: {result.mean:.2f} ± "
+        f"{result.standard_error:.2f} (standard error of {result.episodes} episodes), normalised "
+        f"{result.normalised_mean:.3f}, on {result.levels} levels ({result.level_text}), {result.protocol}"
+    )
+    print(f"the episodes are in {path}")
+
+
+def _watch(arguments: argparse.Namespace) -> None:
+    from clop.experiments.agents import KIND, load_agent, train_levels
+    from clop.experiments.run_folder import RunFolder
+    from clop.progress import Progress
+    from clop.rl.watch import WatchConfig, check_suffix, watch
+
+    check_suffix(arguments.out)
+    config = WatchConfig(
+        levels=arguments.levels, episodes=arguments.episodes, greedy=arguments.greedy, seed=arguments.seed
+    )
+    trained, agent = load_agent(RunFolder.open(arguments.run_folder, KIND))
+    with Progress(f"{trained.game}, {arguments.levels} levels", config.episodes, "episodes") as progress:
+        played = watch(agent, train_levels(trained), arguments.out, config, backend=trained.backend, progress=progress)
+    returns = ", ".join(f"{value:g}" for value in played.returns)
+    print(f"wrote {arguments.out}: returns {returns} (preset {trained.preset})")

@@ -1,0 +1,371 @@
+"""The methods: where each goes in the network, and what it does there."""
+
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+
+from clop import CLOP
+from clop.errors import UsageError
+from clop.rl.games import GAMES
+from clop.rl.methods import METHODS, compose, names
+from clop.rl.methods.base import Compose, Method, Plan
+from clop.rl.methods.batch_norm import BatchNorm
+from clop.rl.methods.clop import Clop
+from clop.rl.methods.dropout import Dropout, SampleDropout, SharedMask
+from clop.rl.networks import NetworkConfig
+from clop.rl.ppo import PPOConfig
+
+
+def plan(config=None, game="bigfish", **network):
+    """A plan that a method has edited, with a generator as the learner's."""
+    made = Plan(game, PPOConfig(), NetworkConfig(**network), torch.Generator().manual_seed(0))
+    if config is not None:
+        config.build().configure(made)
+    return made
+
+
+def build(config=None, *, seed=0, **network):
+    made = plan(config, **network)
+    torch.manual_seed(seed)
+    return made.build()
+
+
+def frames(count, seed=0):
+    return torch.randint(0, 256, (count, 64, 64, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+
+
+def layers(network, kind):
+    return [name for name, module in network.named_modules() if isinstance(module, kind)]
+
+
+# ---- names ---------------------------------------------------------------------------------------------------------
+
+
+def test_methods_are_named_one_by_one_or_joined():
+    assert names("ppo") == []
+    assert names("clop") == ["clop"]
+    assert names("dropout+clop") == ["dropout", "clop"]
+    assert names("ppo + clop") == ["clop"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("clpo", "unknown method 'clpo'; did you mean 'clop'?"),
+        ("clop+", "unknown method ''"),
+        ("clop+dropout+clop", "named twice"),
+    ],
+)
+def test_a_name_that_is_none_is_refused(text, message):
+    with pytest.raises(UsageError, match=message.replace("?", r"\?")):
+        names(text)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_config_builds_its_method_and_cannot_be_changed(name):
+    config = METHODS[name]()
+    assert isinstance(config.build(), Method)
+    with pytest.raises(AttributeError):
+        config.rollout_mode = "eval"
+
+
+def test_methods_are_composed_in_the_order_they_are_named():
+    method = compose({name: METHODS[name]() for name in names("dropout+clop")})
+    assert isinstance(method, Compose)
+    made = plan()
+    method.configure(made)
+    assert [type(module) for module in made.slots["actor_in"]] == [SampleDropout, CLOP]
+
+
+def test_two_methods_cannot_both_replace_a_part_of_the_network():
+    made = plan()
+    made.put("neck", nn.Identity())
+    with pytest.raises(UsageError, match="two methods want to fill the network's neck"):
+        made.put("neck", nn.Identity())
+    made.put("actor_in", nn.Identity())
+    made.put("actor_in", nn.Identity())
+
+
+# ---- CLOP ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_the_strength_of_clop_is_the_papers_for_the_game_unless_given(game):
+    (layer,) = plan(Clop(), game).slots["actor_in"]
+    assert layer.alpha == GAMES[game].clop_alpha
+    (layer,) = plan(Clop(alpha=0.05), game).slots["actor_in"]
+    assert layer.alpha == 0.05
+
+
+@pytest.mark.parametrize(
+    ("config", "network", "places"),
+    [
+        (Clop(), {}, ["actor_in"]),
+        (Clop(slot="block1"), {}, ["trunk.block1_out"]),
+        (Clop(slot="block2"), {}, ["trunk.block2_out"]),
+        (Clop(slot="block3"), {}, ["trunk.block3_out"]),
+        (Clop(critic="same"), {}, ["trunk.out"]),
+        (Clop(critic="independent"), {}, ["actor_in", "critic_in"]),
+        (Clop(), {"impoola": True}, ["trunk.block2_out"]),
+        (Clop(slot="block1"), {"impoola": True}, ["trunk.block1_out"]),
+        (Clop(), {"topology": "decoupled"}, ["actor_in"]),
+    ],
+)
+def test_clop_goes_where_it_is_told(config, network, places):
+    assert layers(build(config, **network), CLOP) == places
+
+
+@pytest.mark.parametrize("slot", ["actor_in", "block3"])
+def test_clop_right_before_a_global_average_pool_is_refused_with_the_reason(slot):
+    with pytest.raises(UsageError, match=r"would do nothing.*a mean does not see a permutation.*block2"):
+        plan(Clop(slot=slot), impoola=True)
+
+
+@pytest.mark.parametrize("slot", ["actor_in", "block3"])
+def test_there_it_would_indeed_do_nothing(slot):
+    made = plan(impoola=True)
+    plain = build(impoola=True)
+    made.put(slot, CLOP(0.9))
+    torch.manual_seed(0)
+    permuted = made.build()
+    torch.testing.assert_close(permuted(frames(2)).logits, plain(frames(2)).logits, atol=1e-6, rtol=1e-4)
+    assert not torch.allclose(
+        build(Clop(alpha=0.9), impoola=True)(frames(2)).logits, plain(frames(2)).logits, atol=1e-6
+    )
+
+
+def test_a_critic_that_already_sees_the_permuted_map_needs_no_other():
+    with pytest.raises(UsageError, match="the critic already reads the permuted map when CLOP is at block2"):
+        plan(Clop(slot="block2", critic="same"))
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.5])
+def test_a_strength_that_is_no_probability_is_refused(alpha):
+    with pytest.raises(UsageError, match=f"alpha is a probability and must lie in .0, 1., got {alpha}"):
+        Clop(alpha=alpha)
+
+
+@pytest.mark.parametrize(
+    ("config", "policy", "value"),
+    [
+        (Clop(alpha=0.8), True, False),
+        (Clop(alpha=0.8, critic="same"), True, True),
+        (Clop(alpha=0.8, critic="independent"), True, True),
+        (Clop(alpha=0.8, slot="block2"), True, True),
+    ],
+)
+@pytest.mark.parametrize("topology", ["shared", "split"])
+def test_whom_the_permutation_reaches(config, policy, value, topology):
+    """The critic's value is bit-identical with CLOP on and off, unless it is asked to see the permutation."""
+    off, on, obs = build(topology=topology), build(config, topology=topology), frames(3)
+    one, other = off(obs), on(obs)
+    assert torch.equal(one.logits, other.logits) is not policy
+    assert torch.equal(one.value, other.value) is not value
+    assert torch.equal(on.eval()(obs).value, off.eval()(obs).value)
+    assert torch.equal(on(obs).logits, off(obs).logits)
+
+
+@pytest.mark.parametrize(("critic", "same"), [("same", True), ("independent", False)])
+def test_actor_and_critic_share_a_draw_or_have_their_own(critic, same):
+    network, seen = build(Clop(alpha=0.8, critic=critic), topology="split"), []
+    for neck in (network.neck, network.value_neck):
+        neck.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    network(frames(2))
+    assert torch.equal(*seen) is same
+
+
+def test_the_settings_of_clop_reach_its_layer():
+    config = Clop(0.5, variant="raster", local=False, channel_consistent=False, per_sample=True, rollout_mode="eval")
+    made = plan(config)
+    (layer,) = made.slots["actor_in"]
+    assert (layer.variant, layer.local, layer.channel_consistent, layer.per_sample) == ("raster", False, False, True)
+    assert layer.generator is made.generator
+    assert made.rollout_mode == "eval"
+    assert plan(Clop()).rollout_mode == "train"
+
+
+def test_clop_draws_from_the_learner_and_not_from_torch(make_learner):
+    """Fails when the layer takes torch's global generator, which a resumed run does not restore."""
+    learner = make_learner(compose({"clop": Clop(alpha=0.5)}))
+    globals_before, ours_before = torch.get_rng_state(), learner.noise.get_state()
+    learner.iterate()
+    assert torch.equal(torch.get_rng_state(), globals_before)
+    assert not torch.equal(learner.noise.get_state(), ours_before)
+
+
+@pytest.mark.parametrize(("mode", "active"), [("train", True), ("eval", False)])
+def test_clop_acts_in_rollouts_if_told(make_learner, sharpen, mode, active):
+    """In evaluation mode the stored log-probabilities are those of the clean map."""
+    learner = sharpen(make_learner(compose({"clop": Clop(alpha=0.8, rollout_mode=mode)})))
+    learner.collect()
+    batch = learner.rollout.minibatch(torch.arange(16))
+    with torch.no_grad():
+        clean = learner.model.eval()(batch.obs)
+    assert torch.allclose(clean.log_prob(batch.actions), batch.log_probs, atol=1e-4) is not active
+    torch.testing.assert_close(clean.value, batch.values, atol=1e-5, rtol=1e-4)
+
+
+# ---- dropout -------------------------------------------------------------------------------------------------------
+
+
+def sample_layer(p):
+    return SampleDropout(p, torch.Generator().manual_seed(0))
+
+
+def shared_layer(p):
+    mask = SharedMask(p, 8, 16)
+    mask.redraw(torch.Generator().manual_seed(0))
+    return mask
+
+
+each_layer = pytest.mark.parametrize("make_layer", [sample_layer, shared_layer])
+
+
+@each_layer
+def test_dropout_drops_with_its_probability_and_keeps_the_expectation(make_layer):
+    """Each value is 0 or 1 / (1 - p); the count of zeros is binomial. Fails for a p that means keeping."""
+    p, x = 0.3, torch.ones(4, 8, 16, 16)
+    y = make_layer(p)(x)
+    assert set(y.unique().tolist()) == {0.0, torch.tensor(1 / (1 - p)).item()}
+    one_mask = y[0] if make_layer is shared_layer else y
+    assert stats.binomtest(int((one_mask == 0).sum()), one_mask.numel(), p).pvalue > 1e-6
+    assert stats.binomtest(int((one_mask == 0).sum()), one_mask.numel(), 1 - p).pvalue < 1e-6
+
+
+@each_layer
+def test_the_mean_of_many_draws_is_the_input(make_layer):
+    p, draws, generator = 0.25, 4000, torch.Generator().manual_seed(1)
+    x, layer = torch.full((1, 8, 16, 16), 2.0), make_layer(p)
+    layer.generator = generator
+    total = torch.zeros_like(x)
+    for _ in range(draws):
+        if make_layer is shared_layer:
+            layer.redraw(generator)
+        total += layer(x)
+    # Of 2048 means the largest error is some 4 standard errors of 2 * sqrt(p / (1 - p) / draws).
+    assert (total / draws - x).abs().max() < 6 * 2 * (p / (1 - p) / draws) ** 0.5
+
+
+@each_layer
+def test_dropout_is_the_identity_in_evaluation_and_at_zero(make_layer):
+    x = torch.randn(2, 8, 16, 16)
+    assert make_layer(0.5).eval()(x) is x
+    assert make_layer(0.0)(x) is x
+
+
+def test_masks_differ_between_samples_and_passes_or_not_at_all():
+    x = torch.ones(3, 8, 16, 16)
+    per_sample, shared = sample_layer(0.5), shared_layer(0.5)
+    first = per_sample(x)
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first, per_sample(x))
+    first = shared(x)
+    assert torch.equal(first[0], first[1])
+    assert torch.equal(first, shared(x))
+    shared.redraw(torch.Generator().manual_seed(5))
+    assert not torch.equal(first, shared(x))
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.0])
+def test_a_rate_that_drops_all_or_is_no_probability_is_refused(p):
+    with pytest.raises(UsageError, match=rf"dropout\.p is a probability and must lie in \[0, 1\), got {p}"):
+        Dropout(p=p)
+
+
+def test_dropout_goes_before_the_policy_or_after_each_convolution():
+    assert layers(build(Dropout()), SampleDropout) == ["actor_in"]
+    network = build(Dropout(style="coinrun"))
+    assert len(layers(network, SharedMask)) == 15
+    assert layers(network, SharedMask)[:2] == ["trunk.block1.0.1", "trunk.block1.2.conv1.1"]
+    assert sum(p.numel() for p in network.parameters()) == 626_256
+
+
+@pytest.mark.parametrize("topology", ["shared", "split", "decoupled"])
+def test_the_critic_does_not_see_the_dropout_of_the_actor(topology):
+    off, on, obs = build(topology=topology), build(Dropout(p=0.5), topology=topology), frames(3)
+    assert torch.equal(on(obs).value, off(obs).value)
+    assert not torch.equal(on(obs).logits, off(obs).logits)
+
+
+def test_coinrun_dropout_learns_from_the_policy_that_acted_and_actor_dropout_does_not(make_learner, sharpen):
+    """One mask for an iteration makes the first ratios 1; a mask for each sample and pass does not."""
+    kl = {}
+    for style in ("coinrun", "actor"):
+        learner = sharpen(make_learner(compose({"dropout": Dropout(p=0.2, style=style)})))
+        kl[style] = [learner.iterate()[0]["approx_kl"] for _ in range(2)]
+    assert kl["coinrun"] == pytest.approx([0, 0], abs=1e-8)
+    assert min(kl["actor"]) > 1e-6
+
+
+def test_coinrun_masks_are_drawn_once_for_each_iteration(make_learner):
+    method = compose({"dropout": Dropout(p=0.2, style="coinrun")})
+    learner = make_learner(method, epochs=2)
+    masks, seen = method.methods["dropout"].masks, []
+    masks[0].register_forward_hook(lambda module, *_: seen.append(module.kept.clone()))
+    for _ in range(2):
+        learner.iterate()
+    assert len(seen) == 2 * (5 + 2)
+    assert all(torch.equal(mask, seen[0]) for mask in seen[:7])
+    assert all(torch.equal(mask, seen[7]) for mask in seen[7:])
+    assert not torch.equal(seen[0], seen[7])
+
+
+def test_masks_of_coinrun_dropout_are_part_of_its_state():
+    one, other = (Dropout(p=0.5, style="coinrun").build() for _ in range(2))
+    for method in (one, other):
+        made = plan()
+        method.configure(made)
+        made.build()
+    for mask in one.masks:
+        mask.redraw(torch.Generator().manual_seed(3))
+    other.load(one.state())
+    for ours, theirs in zip(one.masks, other.masks, strict=True):
+        assert torch.equal(ours.kept, theirs.kept)
+        assert ours.kept.data_ptr() != theirs.kept.data_ptr()
+
+
+# ---- batch norm ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("where", "more"), [("block", 160), ("all", 800)])
+def test_batch_norm_adds_a_scale_and_a_shift_for_each_channel(where, more):
+    assert sum(p.numel() for p in build(BatchNorm(where)).parameters()) == 626_256 + more
+
+
+def test_batch_norm_starts_as_pytorch_does():
+    network = build(BatchNorm("all"))
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            assert (module.eps, module.momentum) == (1e-5, 0.1)
+            assert (module.weight == 1).all()
+            assert not module.bias.any()
+
+
+@pytest.mark.parametrize(("mode", "passes"), [("train", 5 + 1), ("eval", 1)])
+def test_batch_norm_counts_the_passes_whose_statistics_it_takes(make_learner, mode, passes):
+    """Acting in training mode takes statistics of the frames at hand, and adds them to the running ones."""
+    learner = make_learner(compose({"batch_norm": BatchNorm("block", rollout_mode=mode)}))
+    learner.iterate()
+    counts = {int(m.num_batches_tracked) for m in learner.model.modules() if isinstance(m, nn.BatchNorm2d)}
+    assert counts == {passes}
+
+
+def test_an_evaluation_uses_and_keeps_the_running_statistics():
+    """In evaluation mode a frame's outputs do not depend on its neighbours; in training mode they do."""
+    network, obs = build(BatchNorm("block")), frames(8)
+    with torch.no_grad():
+        for _ in range(3):
+            network(obs)
+        before = [buffer.clone() for buffer in network.buffers()]
+        assert not torch.allclose(network.train()(obs[:2]).value, network(obs).value[:2], atol=1e-4)
+        for buffer, old in zip(network.buffers(), before, strict=True):
+            buffer.copy_(old)
+        network.eval()
+        torch.testing.assert_close(network(obs[:2]).value, network(obs).value[:2], atol=1e-5, rtol=1e-4)
+    assert all(torch.equal(one, other) for one, other in zip(network.buffers(), before, strict=True))
+
+
+def test_batch_norm_keeps_the_rest_of_the_network():
+    made = plan(BatchNorm("block"), topology="split", width=2)
+    assert made.network == NetworkConfig(topology="split", width=2, norm="block")

@@ -1,0 +1,214 @@
+"""Two processes that learn together do what one would do with all their transitions.
+
+Run as a script, this file is one of those processes.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from clop.rl.methods.base import Method, Phase
+from clop.rl.networks import NetworkConfig
+from clop.rl.workers import Workers, join, leave
+
+STEPS, ENVS = 4, 4  # of both processes together
+SHIFT = 5.0  # how much larger the second's advantages are
+SETTINGS = {"num_steps": STEPS, "max_grad_norm": 1e9, "micro_batch": 4, "network": NetworkConfig(norm="none")}
+PHASE = Phase("ppo", "all", 1, 1, policy=1.0, value=0.5, entropy=0.01)
+
+
+class Watching(Method):
+    """Keeps the advantages that the forward passes see."""
+
+    def __init__(self):
+        self.advantages = []
+
+    def views(self, model, batch, phase, ctx):
+        self.advantages.append(batch.advantages)
+        return super().views(model, batch, phase, ctx)
+
+
+def fill(learner, envs):
+    """The columns of these envs out of a rollout that is the same in all processes."""
+    generator, kept = torch.Generator().manual_seed(0), learner.rollout
+    kept.obs.copy_(
+        torch.randint(0, 256, (STEPS, ENVS, 64, 64, 3), generator=generator, dtype=torch.uint8)[:, envs],
+    )
+    kept.actions.copy_(torch.randint(0, 15, (STEPS, ENVS), generator=generator)[:, envs])
+    for name in ("log_probs", "values", "returns", "advantages"):
+        getattr(kept, name).copy_(torch.randn(STEPS, ENVS, generator=generator)[:, envs])
+    kept.log_probs.sub_(3)
+    kept.advantages.add_(SHIFT * (torch.arange(ENVS)[envs] >= ENVS // 2))
+
+
+def flat_gradient(learner):
+    return torch.cat([p.grad.flatten() for p in learner.model.parameters()])
+
+
+def weights(learner):
+    return torch.cat([p.detach().flatten() for p in learner.model.parameters()])
+
+
+def one_step(make_learner, noise_games, envs):
+    """The gradient of one step on these envs, the advantages it saw and the weights it left."""
+    method = Watching()
+    learner = make_learner(method, noise_games(len(envs)), num_envs=ENVS, **SETTINGS)
+    fill(learner, envs)
+    learner._step(torch.arange(len(learner.rollout)), PHASE, learner.context())
+    return {
+        "gradient": flat_gradient(learner),
+        "advantages": torch.cat(method.advantages).view(STEPS, len(envs)),
+        "weights": weights(learner),
+    }
+
+
+def whole_iterations(make_learner, noise_games, rank):
+    """Two iterations with games of one's own, in training mode with batch norm."""
+    settings = {"num_envs": ENVS, "num_steps": STEPS, "minibatches": 2, "mode": "train"}
+    learner = make_learner(games=noise_games(ENVS // 2, seed=rank), network=NetworkConfig(norm="block"), **settings)
+    start = weights(learner)
+    for _ in range(2):
+        learner.iterate()
+    return {
+        "start": start,
+        "end": weights(learner),
+        "buffers": [buffer.clone() for buffer in learner.model.buffers()],
+        "frames": learner.rollout.obs.clone(),
+        "actions": learner.rollout.actions.clone(),
+        "env_steps": learner.env_steps,
+    }
+
+
+def process(folder):
+    from conftest import NoiseGames, make_learner  # found beside this file when it is run as a script
+
+    torch.set_num_threads(1)
+    join(f"file://{folder}/meet")
+    workers = Workers()
+    parameter, frozen = nn.Parameter(torch.zeros(2, 3)), nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.arange(6.0).view(3, 2).T * (1 + workers.rank)  # not contiguous, as channels-last is not
+    workers.average_gradients([parameter, frozen])
+    half = range(ENVS // 2 * workers.rank, ENVS // 2 * (workers.rank + 1))
+    result = {
+        "rank": workers.rank,
+        "size": workers.size,
+        "is_first": workers.is_first,
+        "share": workers.share(64),
+        "sum": workers.sum(torch.tensor([1.0, 10.0]) * (workers.rank + 1)),
+        "mean gradient": parameter.grad,
+        "no gradient": frozen.grad,
+        "gathered": workers.gather({"rank": workers.rank}),
+        "told": workers.broadcast({"rank": workers.rank}),
+        "step": one_step(make_learner, NoiseGames, list(half)),
+        "iterations": whole_iterations(make_learner, NoiseGames, workers.rank),
+    }
+    torch.save(result, f"{folder}/{workers.rank}.pt")
+    leave()
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """What each of two processes found."""
+    folder = tmp_path_factory.mktemp("workers")
+    started = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(folder)],
+            env=os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        for one in started:
+            _, errors = one.communicate(timeout=120)
+            assert one.returncode == 0, errors
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+def test_two_processes_know_who_they_are(both):
+    assert [(one["rank"], one["size"], one["is_first"], one["share"]) for one in both] == [
+        (0, 2, True, 32),
+        (1, 2, False, 32),
+    ]
+
+
+def test_sums_are_over_both_processes_and_the_same_in_each(both):
+    for one in both:
+        assert one["sum"].tolist() == [3.0, 30.0]
+
+
+def test_gradients_become_their_mean_whatever_their_memory_format(both):
+    for one in both:
+        assert torch.equal(one["mean gradient"], torch.arange(6.0).view(3, 2).T * 1.5)
+        assert one["no gradient"] is None
+
+
+def test_values_are_gathered_in_the_first_and_told_by_it(both):
+    assert [one["gathered"] for one in both] == [[{"rank": 0}, {"rank": 1}], []]
+    assert [one["told"] for one in both] == [{"rank": 0}] * 2
+
+
+def test_two_processes_have_the_gradient_of_one_with_all_transitions(both, make_learner, noise_games):
+    """Fails when gradients are added, or advantages normalised in each process by itself (see the control)."""
+    union = one_step(make_learner, noise_games, list(range(ENVS)))
+    for one in both:
+        torch.testing.assert_close(one["step"]["gradient"], union["gradient"], atol=2e-6, rtol=1e-4)
+        torch.testing.assert_close(one["step"]["weights"], union["weights"], atol=1e-6, rtol=1e-4)
+    assert torch.equal(both[0]["step"]["gradient"], both[1]["step"]["gradient"])
+
+
+def test_processes_that_normalise_advantages_alone_would_have_another_gradient(both, make_learner, noise_games):
+    """The control: the mean of the gradients of two learners that know nothing of each other."""
+    halves = [one_step(make_learner, noise_games, envs) for envs in ([0, 1], [2, 3])]
+    alone = sum(half["gradient"] for half in halves) / 2
+    together = both[0]["step"]["gradient"]
+    assert (alone - together).norm() > 0.05 * together.norm()
+
+
+def test_advantages_are_normalised_over_both_processes(both, make_learner, noise_games):
+    seen = torch.cat([one["step"]["advantages"] for one in both], 1)  # (T, E)
+    assert seen.mean().item() == pytest.approx(0, abs=1e-5)
+    assert seen.std(correction=0).item() == pytest.approx(1, abs=1e-5)
+    assert both[1]["step"]["advantages"].mean() > 0.5  # the second's are larger by the shift
+    torch.testing.assert_close(seen, one_step(make_learner, noise_games, list(range(ENVS)))["advantages"])
+
+
+def test_processes_play_other_games_and_keep_the_same_weights(both):
+    one, other = (result["iterations"] for result in both)
+    assert torch.equal(one["start"], other["start"])
+    assert torch.equal(one["end"], other["end"])
+    assert not torch.equal(one["start"], one["end"])
+    assert not torch.equal(one["frames"], other["frames"])
+    assert not torch.equal(one["actions"], other["actions"])
+    assert one["env_steps"] == other["env_steps"] == 2 * STEPS * ENVS  # counts the steps of both
+
+
+def test_processes_share_the_running_statistics_of_batch_norm(both):
+    one, other = (result["iterations"]["buffers"] for result in both)
+    assert len(one) == 9
+    assert all(torch.equal(left, right) for left, right in zip(one, other, strict=True))
+
+
+def test_alone_every_operation_gives_back_what_it_was_given():
+    workers, tensor = Workers(), torch.tensor([1.0, 2.0])
+    parameter = nn.Parameter(torch.zeros(2))
+    parameter.grad = tensor
+    workers.average_gradients([parameter])
+    assert (workers.size, workers.rank, workers.is_first, workers.share(7)) == (1, 0, True, 7)
+    assert workers.sum(tensor) is tensor
+    assert parameter.grad is tensor
+    assert workers.gather(3) == [3]
+    assert workers.broadcast(3) == 3
+
+
+if __name__ == "__main__":
+    process(sys.argv[1])
