@@ -31,6 +31,7 @@ def examine() -> list[Part]:
             extra="vision",
         ),
         _attempt("agents (clop train)", _procgen),
+        _modules("videos (clop watch)", {"PIL": "pillow", "av": "av"}, extra="rl"),
         _modules("TensorBoard events", {"tensorboardX": "tensorboardX"}, extra="rl"),
         _modules("ONNX export", {"onnx": "onnx", "onnxscript": "onnxscript"}),
     ]

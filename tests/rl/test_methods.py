@@ -185,9 +185,12 @@ def test_the_settings_of_clop_reach_its_layer():
     assert plan(Clop()).rollout_mode == "train"
 
 
-def test_clop_draws_from_the_learner_and_not_from_torch(make_learner):
-    """Fails when the layer takes torch's global generator, which a resumed run does not restore."""
-    learner = make_learner(compose({"clop": Clop(alpha=0.5)}))
+@pytest.mark.parametrize(
+    "config", [Clop(alpha=0.5), Dropout(p=0.5), Dropout(p=0.5, style="coinrun")], ids=["clop", "dropout", "coinrun"]
+)
+def test_layers_draw_from_the_learner_and_not_from_torch(make_learner, config):
+    """Fails when a layer takes torch's global generator, which a resumed run does not restore."""
+    learner = make_learner(compose({"method": config}))
     globals_before, ours_before = torch.get_rng_state(), learner.noise.get_state()
     learner.iterate()
     assert torch.equal(torch.get_rng_state(), globals_before)
