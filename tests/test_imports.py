@@ -43,14 +43,14 @@ def test_importing_clop_loads_torch_and_numpy_only():
     ("module", "allowed"),
     [
         ("matplotlib", {"report/figures.py"}),
-        ("argparse", {"cli/__init__.py", "cli/flags.py", "cli/train.py"}),
-        ("clop.cli", {"__main__.py", "cli/__init__.py", "cli/train.py"}),
+        ("argparse", {"cli"}),
+        ("clop.cli", {"__main__.py", "cli"}),
         ("envpool", {"rl/envpool_backend.py"}),
         ("tensorboardX", {"experiments/agents.py"}),
     ],
 )
 def test_few_files_import(module, allowed):
-    assert importers(module) <= allowed
+    assert {name for name in importers(module) if name.split("/")[0] not in allowed} <= allowed
 
 
 @pytest.mark.parametrize(

@@ -334,7 +334,7 @@ assert "gym" not in sys.modules
 
 def test_the_best_installed_back_end_is_chosen(monkeypatch):
     hide(monkeypatch)
-    with pytest.raises(UsageError, match='work without it: pip install "clop\\[procgen\\]"'):
+    with pytest.raises(UsageError, match='work without it: pip install "clop\\[rl\\]"'):
         make()
     with pytest.raises(UsageError, match="procgen-mirror is not installed: pip install --no-deps procgen-mirror"):
         make(backend="procgen-mirror")

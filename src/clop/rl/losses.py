@@ -14,8 +14,3 @@ def clipped_value_loss(values: Tensor, old_values: Tensor, returns: Tensor, clip
     r""":math:`\frac{1}{2} \mathrm{mean} \max((V - R)^2, (V_c - R)^2)` with :math:`V_c` within clip of the old value."""
     near = old_values + (values - old_values).clamp(-clip, clip)
     return 0.5 * torch.maximum((values - returns) ** 2, (near - returns) ** 2).mean()
-
-
-def normalised(advantages: Tensor, epsilon: float, unbiased: bool) -> Tensor:
-    """Mean 0 and standard deviation 1."""
-    return (advantages - advantages.mean()) / (advantages.std(correction=int(unbiased)) + epsilon)
