@@ -86,3 +86,19 @@ def test_without_torch_s_openmp_one_thread_does_it_all(monkeypatch):
     torch.set_num_threads(2)
     x, permutations = torch.rand(64, 32, 8, 8), random_permutations(1, 1, 64)
     assert torch.equal(moving.permute(x, permutations, inverse=False), x.flatten(2)[..., permutations[0, 0]].view_as(x))
+
+
+@pytest.mark.parametrize(
+    "permutations",
+    [
+        torch.zeros(1, 1, 7, dtype=torch.int64),
+        torch.zeros(3, 1, 6, dtype=torch.int64),
+        torch.zeros(1, 2, 6, dtype=torch.int64),
+        torch.zeros(1, 1, 6, dtype=torch.int32),
+        torch.zeros(1, 1, 12, dtype=torch.int64)[..., ::2],
+    ],
+    ids=["positions", "samples", "channels", "dtype", "strides"],
+)
+def test_permutations_of_another_shape_are_refused_before_memory_is_touched(permutations):
+    with pytest.raises(ValueError, match="expected contiguous int64"):
+        moving.permute(torch.zeros(2, 4, 2, 3), permutations, False)

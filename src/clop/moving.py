@@ -52,6 +52,17 @@ def permute(x: Tensor, permutations: Tensor, inverse: bool) -> Tensor:
         inverse: ``y[n, c, p[n, c, k]] = x[n, c, k]`` instead.
     """
     samples, channels, positions = permutations.shape
+    if (
+        samples not in (1, x.shape[0])
+        or channels not in (1, x.shape[1])
+        or x.shape[0] * x.shape[1] * positions != x.numel()
+        or permutations.dtype != torch.int64
+        or not permutations.is_contiguous()
+    ):  # the loop below trusts them
+        raise ValueError(
+            f"permutations of maps {tuple(x.shape)}: expected contiguous int64 of shape (N or 1, C or 1, positions), "
+            f"got {permutations.dtype} {tuple(permutations.shape)}"
+        )
     if x.is_contiguous():
         rows, inner, repeat = x.shape[0] * x.shape[1], x.element_size(), x.shape[1] if channels == 1 else 1
     else:
