@@ -60,6 +60,24 @@ def test_a_run_killed_at_a_random_moment_and_resumed_is_the_same_run(processes, 
     same(read_checkpoint(checkpoints / "last.pt"), read_checkpoint(tmp_path / "whole" / "checkpoints" / "last.pt"))
 
 
+def test_the_death_of_another_process_is_told_and_the_run_can_go_on(tmp_path):
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "clop", *train(out, "--processes", "2")]
+    command[command.index("--steps") + 1] = "100000"
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while not list((out / "checkpoints").glob("step-*.pt")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
+    os.kill(int(children.split()[0]), signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors.splitlines()[-1] == (
+        f"clop: another process of the run has died; go on with: clop train --resume {out}"
+    )
+    assert read_checkpoint(out / "checkpoints" / "last.pt")["iteration"] >= 1
+
+
 def test_two_processes_hold_the_same_weights_and_play_different_games(tmp_path):
     assert main(train(tmp_path / "run", "--processes", "2", "--method", "batch_norm")) == 0
     first, second = read_checkpoint(tmp_path / "run" / "checkpoints" / "last.pt")["processes"]

@@ -81,9 +81,7 @@ def train_agent(
                 for name, value in row.items():
                     events.add_scalar(_EVENT_NAMES.get(name, f"losses/{name}"), value, learner.env_steps)
                 events.add_scalar("charts/SPS", rate, learner.env_steps)
-                shown.step(
-                    config.ppo.batch, running_return=row.get("episodic_return", float("nan")), run=str(folder.path)
-                )
+                shown.step(config.ppo.batch, running_return=row.get("episodic_return", "unknown"), run=str(folder.path))
                 if time.monotonic() - saved > checkpoint_seconds or learner.iteration == config.iterations:
                     folder.save(state, learner.env_steps)
                     saved = time.monotonic()
@@ -99,8 +97,8 @@ def train_agent(
                 raise UsageError(f"{error}; {folder.path} holds the state before it") from None
             if isinstance(error, RuntimeError) and workers.size > 1:
                 raise UsageError(
-                    f"a process of the run has died ({error}); go on with: clop train --resume {folder.path}"
-                ) from None
+                    f"another process of the run has died; go on with: clop train --resume {folder.path}"
+                ) from error
             raise
     return learner, state["seconds"]
 
