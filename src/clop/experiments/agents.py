@@ -20,7 +20,8 @@ from clop.experiments.run_folder import RunFolder
 from clop.files import write_json, write_whole
 from clop.progress import Progress
 from clop.rl import methods
-from clop.rl.evaluate import Agent, EvalConfig, Evaluation, TrainLevels, evaluate
+from clop.rl.evaluate import Agent, EvalConfig, Evaluation, evaluate
+from clop.rl.levels import TrainLevels
 from clop.rl.methods.base import Context
 from clop.rl.ppo import DivergedError, Learner
 from clop.rl.train import TrainConfig, build_learner, build_plan

@@ -14,14 +14,11 @@ With the switch ``greedy``, the most probable action is taken, and the protocol'
 """
 
 import csv
-import hashlib
 import io
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -32,49 +29,13 @@ from torch import Tensor
 from clop.errors import UsageError, one_of
 from clop.progress import Progress
 from clop.rl.envs import Episodes, VectorGames, choose_backend
-from clop.rl.games import check_mode, find_game, normalised_return
+from clop.rl.games import normalised_return
+from clop.rl.levels import LEVELS, STRICT_LEVELS, TrainLevels, held_out_levels, range_text, single_level
 from clop.rl.methods.base import Context, Method
 from clop.rl.networks import Network, Output
 
 PROTOCOLS = ("clop-v1", "strict-v1")
-LEVELS = ("train", "test")
-STRICT_LEVELS = 1000
-"""Length of the list of strict-v1."""
-
-_STRICT_CANDIDATES = 1_000_000_000  # the first one; nobody trains that far out
-_HARD_TEST_LEVELS = (500, 1000)
 _NOTHING = 4  # the action without a button
-
-
-@dataclass(frozen=True)
-class TrainLevels:
-    """What an agent was trained on, which decides what it has seen."""
-
-    game: str
-    mode: str = "easy"
-    start_level: int = 0
-    num_levels: int = 200
-    """0 stands for all levels."""
-
-    def __post_init__(self) -> None:
-        find_game(self.game)
-        check_mode(self.mode)
-
-    def level_range(self, levels: str) -> tuple[int, int]:
-        """``start_level`` and ``num_levels`` of the ``train`` or ``test`` levels of clop-v1."""
-        if levels not in LEVELS:
-            raise UsageError(one_of("levels", levels, LEVELS))
-        if levels == "train":
-            return self.start_level, self.num_levels
-        if self.mode == "easy":
-            return 0, 0
-        first, count = _HARD_TEST_LEVELS
-        if self.start_level < first + count and first < self.start_level + self.num_levels:
-            raise UsageError(
-                f"clop-v1 tests hard mode on {_range_text(first, count)}, and this agent was trained on "
-                f"{_range_text(self.start_level, self.num_levels)}; use the protocol strict-v1"
-            )
-        return first, count
 
 
 @dataclass(frozen=True)
@@ -272,12 +233,12 @@ def evaluate(
     with agent.playing(seeds.noise):
         if config.protocol == "strict-v1":
             chosen = held_out_levels(trained, backend=backend)
-            seen = _range_text(trained.start_level, trained.num_levels)
+            seen = range_text(trained.start_level, trained.num_levels)
             text = f"{len(chosen)} levels from {chosen[0]} on with first frames unlike those of {seen}"
             rows = play_list(act, trained, chosen, config.num_envs, backend, count)
         else:
             start, number = trained.level_range(config.levels)
-            text = _range_text(start, number)
+            text = range_text(start, number)
             with VectorGames(
                 trained.game,
                 config.envs,
@@ -338,7 +299,7 @@ def play_list(
         while waiting or open_games:
             while waiting and len(open_games) < num_envs:
                 index, level = waiting.popleft()
-                open_games[index] = stack.enter_context(_single_level(trained, level, backend))
+                open_games[index] = stack.enter_context(single_level(trained, level, backend))
             obs = np.concatenate([games.observe().obs for games in open_games.values()])
             actions = act(torch.from_numpy(obs)).numpy()
             for (index, games), action in zip(list(open_games.items()), actions, strict=True):
@@ -350,43 +311,6 @@ def play_list(
     return _joined([parts[index] for index in range(len(levels))])
 
 
-@lru_cache(maxsize=16)
-def held_out_levels(trained: TrainLevels, count: int = STRICT_LEVELS, *, backend: str = "auto") -> tuple[int, ...]:
-    """The list of strict-v1: the first ``count`` levels of a range far out whose first frames are all new.
-
-    Dropped are those that begin with the same frame, pixel for pixel, as a training level or an earlier one of the
-    list. Takes 1.2 ms for each level that is looked at, training levels included.
-    """
-    if trained.num_levels == 0:
-        raise UsageError("an agent trained on all levels has no unseen ones; use the protocol clop-v1")
-    seen_levels = range(trained.start_level, trained.start_level + trained.num_levels)
-    seen = {_first_frame(trained, level, backend) for level in seen_levels}
-    chosen: list[int] = []
-    candidates = range(_STRICT_CANDIDATES, _STRICT_CANDIDATES + 10 * count)
-    for level in itertools.filterfalse(seen_levels.__contains__, candidates):
-        frame = _first_frame(trained, level, backend)
-        if frame not in seen:
-            seen.add(frame)
-            chosen.append(level)
-            if len(chosen) == count:
-                return tuple(chosen)
-    raise UsageError(
-        f"only {len(chosen)} of {len(candidates)} unseen levels of {trained.game} begin with a frame of their own, "
-        f"which is too few for strict-v1; train on fewer levels than {trained.num_levels}, or use the protocol clop-v1"
-    )
-
-
-def _first_frame(trained: TrainLevels, level: int, backend: str) -> bytes:
-    with _single_level(trained, level, backend) as games:
-        return hashlib.blake2b(games.observe().obs.tobytes(), digest_size=16).digest()
-
-
-def _single_level(trained: TrainLevels, level: int, backend: str) -> VectorGames:
-    return VectorGames(
-        trained.game, 1, mode=trained.mode, start_level=level, num_levels=1, rand_seed=0, backend=backend
-    )
-
-
 def _joined(parts: Sequence[Episodes]) -> Episodes:
     columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
     return Episodes(*columns)
@@ -395,7 +319,3 @@ def _joined(parts: Sequence[Episodes]) -> Episodes:
 def _taken(episodes: Episodes, which: NDArray[Any]) -> Episodes:
     columns: list[Any] = [column[which] for column in episodes]
     return Episodes(*columns)
-
-
-def _range_text(start: int, number: int) -> str:
-    return f"levels {start} to {start + number - 1}" if number else "all levels"

@@ -15,7 +15,8 @@ from clop.errors import UsageError
 from clop.files import write_whole
 from clop.progress import Progress
 from clop.rl.envs import Episodes, VectorGames
-from clop.rl.evaluate import Agent, Seeds, TrainLevels, choose_actions
+from clop.rl.evaluate import Agent, Seeds, choose_actions
+from clop.rl.levels import TrainLevels
 
 if TYPE_CHECKING:
     from PIL.Image import Image
