@@ -103,6 +103,17 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     layer.add_argument("--rounds", type=_positive, default=100, help="turns for each comparison (default: %(default)s)")
     layer.add_argument("--threads", type=_positive, help="threads torch may use (default: all cores)")
     layer.set_defaults(run=_bench_layer)
+    train = benches.add_parser(
+        "train",
+        help="the learner: steps per second and where the time goes",
+        description="Time PPO on a game without and with CLOP, in turns with a matrix product: milliseconds of an env "
+        "step in the games, in acting and in learning, and the share of the machine's peak. About two minutes.",
+    )
+    train.add_argument("game", nargs="?", default="starpilot", help="default: %(default)s")
+    train.add_argument("--json", action="store_true", help="print the run record as JSON")
+    train.add_argument("--rounds", type=_positive, default=5, help="turns (default: %(default)s)")
+    train.add_argument("--threads", type=_positive, default=1, help="threads torch may use (default: %(default)s)")
+    train.set_defaults(run=_bench_train)
 
     demo = commands.add_parser(
         "demo",
@@ -189,6 +200,40 @@ def _bench_layer(arguments: argparse.Namespace) -> None:
         [row.what, f"{row.ours_ms:.3f}", row.baseline, f"{row.baseline_ms:.3f}", f"{row.ratio:.2f}"] for row in rows
     ]
     print(markdown(["what", "ours, ms", "baseline", "baseline, ms", "ours / baseline"], cells))
+
+
+def _bench_train(arguments: argparse.Namespace) -> None:
+    from dataclasses import asdict
+
+    import torch
+
+    from clop import machine
+    from clop.bench import train
+    from clop.experiments.record import Stopwatch
+    from clop.report.tables import markdown
+
+    machine.keep_memory()
+    torch.set_num_threads(arguments.threads)
+    config = {"game": arguments.game, "rounds": arguments.rounds, "threads": arguments.threads}
+    watch = Stopwatch("bench train", config)
+    rows = train.run(
+        arguments.game, arguments.rounds, lambda turn: print(f"turn {turn} of {arguments.rounds}", file=sys.stderr)
+    )
+    if arguments.json:
+        print(json.dumps(asdict(watch.record({"rows": [row.asdict() for row in rows]})), indent=2))
+        return
+    header = ["method", "steps/s", "games, ms", "acting, ms", "learning, ms", "share of peak"]
+    cells = [
+        [
+            row.what,
+            f"{row.steps_per_second:.0f}",
+            *(f"{value:.2f}" for value in (row.env_ms, row.act_ms, row.learn_ms)),
+            f"{row.share_of_peak:.0%}",
+        ]
+        for row in rows
+    ]
+    print(markdown(header, cells))
+    print(f"peak: {rows[0].peak_gflops:.0f} GFLOP/s, {arguments.threads} thread(s), {arguments.game}, 3 epochs")
 
 
 def _demo(arguments: argparse.Namespace) -> None:
