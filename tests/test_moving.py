@@ -82,7 +82,7 @@ def test_several_threads_do_what_one_does(sharing, memory_format, inverse):
 
 @pytest.mark.usefixtures("restored_threads")
 def test_without_torch_s_openmp_one_thread_does_it_all(monkeypatch):
-    monkeypatch.setattr(moving, "_openmp_team", lambda: None)
+    monkeypatch.setattr(moving, "openmp_team", lambda: None)
     torch.set_num_threads(2)
     x, permutations = torch.rand(64, 32, 8, 8), random_permutations(1, 1, 64)
     assert torch.equal(moving.permute(x, permutations, inverse=False), x.flatten(2)[..., permutations[0, 0]].view_as(x))

@@ -48,9 +48,9 @@ def _layer() -> str:
     x = torch.arange(6.0).view(1, 1, 2, 3)
     if not torch.equal(clop(x, 1.0).sort().values.sum(), x.sum()):
         raise RuntimeError("the kernel returned other values than it was given; please report this")
-    from clop.moving import _openmp_team
+    from clop.moving import openmp_team
 
-    threads = torch.get_num_threads() if _openmp_team() else 1
+    threads = torch.get_num_threads() if openmp_team() else 1
     return f"numba {machine.version('numba')}, {threads} {'threads' if threads > 1 else 'thread'}"
 
 

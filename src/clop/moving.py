@@ -80,7 +80,7 @@ def permute(x: Tensor, permutations: Tensor, inverse: bool) -> Tensor:
 
 
 def _run(loop: Any, task: _Task, threads: int) -> None:
-    team = _openmp_team()
+    team = openmp_team()
     if threads > 1 and team is not None:
         team(loop.address, ctypes.addressof(task), threads, 0)
     else:
@@ -88,7 +88,7 @@ def _run(loop: Any, task: _Task, threads: int) -> None:
 
 
 @functools.cache
-def _openmp_team() -> Callable[..., None] | None:
+def openmp_team() -> Callable[..., None] | None:
     """``GOMP_parallel(function, argument, threads, flags)`` of the OpenMP torch brings; None if that is another."""
     for library in (Path(torch.__file__).parent / "lib").glob("libgomp*.so*"):
         try:

@@ -1,16 +1,20 @@
 """The command line. Commands import what they need when they run, so that ``clop --help`` is instant."""
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import clop
 from clop.cli.agents import add_evaluate, add_watch
 from clop.cli.train import add_train
 from clop.errors import UsageError, one_of
+
+if TYPE_CHECKING:
+    from clop.experiments.record import RunRecord
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -153,13 +157,11 @@ def _probability(text: str) -> float:
 
 
 def _doctor(arguments: argparse.Namespace) -> None:
-    from dataclasses import asdict
-
     from clop import doctor, machine
 
     here, parts = machine.describe(), doctor.examine()
     if arguments.json:
-        print(json.dumps({"machine": here, "parts": [asdict(part) for part in parts]}, indent=2))
+        print(json.dumps({"machine": here, "parts": [dataclasses.asdict(part) for part in parts]}, indent=2))
         return
     versions = here.pop("versions")
     print(", ".join(f"{name} {version or 'not installed'}" for name, version in versions.items()))
@@ -179,8 +181,6 @@ def _picture(arguments: argparse.Namespace) -> None:
 
 
 def _bench_layer(arguments: argparse.Namespace) -> None:
-    from dataclasses import asdict
-
     import torch
 
     from clop.bench import layer
@@ -194,7 +194,7 @@ def _bench_layer(arguments: argparse.Namespace) -> None:
         arguments.rounds, lambda row: print(f"measured {row.what} against {row.baseline}", file=sys.stderr)
     )
     if arguments.json:
-        print(json.dumps(asdict(watch.record({"rows": [row.asdict() for row in rows]})), indent=2, ensure_ascii=False))
+        _print_record(watch.record({"rows": [row.asdict() for row in rows]}))
         return
     cells = [
         [row.what, f"{row.ours_ms:.3f}", row.baseline, f"{row.baseline_ms:.3f}", f"{row.ratio:.2f}"] for row in rows
@@ -202,9 +202,11 @@ def _bench_layer(arguments: argparse.Namespace) -> None:
     print(markdown(["what", "ours, ms", "baseline", "baseline, ms", "ours / baseline"], cells))
 
 
-def _bench_train(arguments: argparse.Namespace) -> None:
-    from dataclasses import asdict
+def _print_record(record: "RunRecord") -> None:
+    print(json.dumps(dataclasses.asdict(record), indent=2, ensure_ascii=False))
 
+
+def _bench_train(arguments: argparse.Namespace) -> None:
     import torch
 
     from clop import machine
@@ -220,7 +222,7 @@ def _bench_train(arguments: argparse.Namespace) -> None:
         arguments.game, arguments.rounds, lambda turn: print(f"turn {turn} of {arguments.rounds}", file=sys.stderr)
     )
     if arguments.json:
-        print(json.dumps(asdict(watch.record({"rows": [row.asdict() for row in rows]})), indent=2))
+        _print_record(watch.record({"rows": [row.asdict() for row in rows]}))
         return
     header = ["method", "steps/s", "games, ms", "acting, ms", "learning, ms", "share of peak"]
     cells = [

@@ -15,16 +15,10 @@ def add_evaluate(commands: Any) -> None:
         epilog="protocols: clop-v1, the same number of episodes in each env; strict-v1, 1000 unseen levels, once each, "
         "none of which begins like a training level",
     )
-    parser.add_argument("run_folder", type=Path, metavar="FOLDER", help="the run, as made by clop train")
-    parser.add_argument(
-        "--levels", choices=("train", "test"), default="test", help="seen or unseen (default: %(default)s)"
-    )
-    parser.add_argument("--episodes", type=integer, default=1000, metavar="N", help="default: %(default)s")
     parser.add_argument(
         "--protocol", default="clop-v1", metavar="NAME", help="clop-v1 or strict-v1 (default: %(default)s)"
     )
-    parser.add_argument("--greedy", action="store_true", help="take the most probable action instead of a sampled one")
-    parser.add_argument("--seed", type=integer, default=0, metavar="N", help="default: %(default)s")
+    _add_play(parser, episodes=1000)
     parser.set_defaults(run=_evaluate)
 
 
@@ -34,15 +28,20 @@ def add_watch(commands: Any) -> None:
         help="a video of a trained agent",
         description="Write a video of whole episodes: the game, the probabilities of actions, and the critic's value.",
     )
-    parser.add_argument("run_folder", type=Path, metavar="FOLDER", help="the run, as made by clop train")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="an .mp4 or .gif")
+    _add_play(parser, episodes=4)
+    parser.set_defaults(run=_watch)
+
+
+def _add_play(parser: argparse.ArgumentParser, episodes: int) -> None:
+    """Whose episodes, and which."""
+    parser.add_argument("run_folder", type=Path, metavar="FOLDER", help="the run, as made by clop train")
     parser.add_argument(
         "--levels", choices=("train", "test"), default="test", help="seen or unseen (default: %(default)s)"
     )
-    parser.add_argument("--episodes", type=integer, default=4, metavar="N", help="default: %(default)s")
+    parser.add_argument("--episodes", type=integer, default=episodes, metavar="N", help="default: %(default)s")
     parser.add_argument("--greedy", action="store_true", help="take the most probable action instead of a sampled one")
     parser.add_argument("--seed", type=integer, default=0, metavar="N", help="default: %(default)s")
-    parser.set_defaults(run=_watch)
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:

@@ -15,20 +15,18 @@ from clop.errors import UsageError
 _SEPARATOR = "."
 
 
-def add_group(parser: argparse.ArgumentParser, name: str, config: type[Any], defaults: Any = None) -> None:
+def add_group(parser: argparse.ArgumentParser, name: str, config: type[Any]) -> None:
     """Flags ``--name.field`` for the fields of a dataclass; only those that are given appear in the result."""
     group = parser.add_argument_group(f"{name}: {_first_line(config)}")
     hints, texts = typing.get_type_hints(config), _field_texts(config)
     for field in dataclasses.fields(config):
-        flag = _flag(name, field.name)
-        default = getattr(defaults, field.name) if defaults is not None else field.default
-        shown = "" if default is None or default is dataclasses.MISSING else f" (default: {default})"
+        shown = "" if field.default in (None, dataclasses.MISSING) else f" (default: {field.default})"
         options: dict[str, Any] = {
             "dest": f"{name}{_SEPARATOR}{field.name}",
             "default": argparse.SUPPRESS,
             "help": (texts.get(field.name, "") + shown).replace("%", "%%"),
         }
-        group.add_argument(flag, **(options | _options(hints[field.name])))
+        group.add_argument(_flag(name, field.name), **(options | _options(hints[field.name])))
 
 
 def given(arguments: argparse.Namespace, name: str) -> dict[str, Any]:

@@ -14,14 +14,6 @@ from typing import Any
 from clop.cli.flags import add_group, given, integer, refuse_inactive
 from clop.errors import UsageError
 
-_ALIASES = {
-    "--env-name": "game",
-    "--num-levels": "levels",
-    "--distribution-mode": "mode",
-    "--num-timesteps": "steps",
-    "--total-timesteps": "steps",
-}
-
 
 def add_train(commands: Any) -> None:
     from clop.rl.methods import METHODS
@@ -35,16 +27,19 @@ def add_train(commands: Any) -> None:
         description="Train PPO, with any methods, on a Procgen game. The run is a folder; killed at any moment, it "
         "goes on with --resume as if nothing had happened.",
         epilog="presets: " + "; ".join(f"{name}: {preset.about}" for name, preset in PRESETS.items()),
-        formatter_class=argparse.HelpFormatter,
     )
+    # Second names are those that other Procgen code has taught its users.
     parser.add_argument("game", nargs="?", help="one of the 16 games, such as bigfish")
+    parser.add_argument("--env-name", metavar="GAME", help="the same")
     parser.add_argument(
         "--method", default=None, metavar="NAME[+NAME]", help="ppo, or " + ", ".join(METHODS) + " (default: ppo)"
     )
     parser.add_argument("--preset", metavar="NAME", help="default: quick on a CPU, procgen-easy on a GPU")
-    parser.add_argument("--steps", type=integer, metavar="N", help="env steps in all")
-    parser.add_argument("--levels", type=integer, metavar="N", help="training levels; 0 stands for all")
-    parser.add_argument("--mode", choices=("easy", "hard"), help="difficulty")
+    parser.add_argument(
+        "--steps", "--num-timesteps", "--total-timesteps", type=integer, metavar="N", help="env steps in all"
+    )
+    parser.add_argument("--levels", "--num-levels", type=integer, metavar="N", help="training levels; 0 stands for all")
+    parser.add_argument("--mode", "--distribution-mode", choices=("easy", "hard"), help="difficulty")
     parser.add_argument("--seed", type=integer, metavar="N", help="default: 0")
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="new folder for the run (default: runs/GAME-METHOD-SEED)"
@@ -64,9 +59,6 @@ def add_train(commands: Any) -> None:
         metavar="N",
         help="of the evaluations at the end (default: 1000, or 100 for quick)",
     )
-    for alias, name in _ALIASES.items():
-        kind: Any = integer if name in ("levels", "steps") else str
-        parser.add_argument(alias, dest=f"alias_{name}", type=kind, help=argparse.SUPPRESS)
     add_group(parser, "ppo", PPOConfig)
     add_group(parser, "network", NetworkConfig)
     for name, config in METHODS.items():
@@ -131,13 +123,10 @@ def _config(arguments: argparse.Namespace, device: str) -> Any:
     from clop.rl.presets import find_preset
     from clop.rl.train import preset_config
 
-    for name in set(_ALIASES.values()):
-        value = getattr(arguments, f"alias_{name}")
-        if value is not None:
-            setattr(arguments, name, value)
-    if arguments.game is None:
+    game = arguments.game or arguments.env_name
+    if game is None:
         raise UsageError("which game? for example: clop train bigfish --method clop")
-    find_game(arguments.game)
+    find_game(game)
     active = methods.names(arguments.method or "ppo")
     refuse_inactive(arguments, METHODS, active, "add it with --method {name}")
     preset_name = arguments.preset or ("procgen-easy" if device.startswith("cuda") else "quick")
@@ -147,7 +136,7 @@ def _config(arguments: argparse.Namespace, device: str) -> Any:
     }
     ppo = dataclasses.replace(preset.ppo, **given(arguments, "ppo"))
     return preset_config(
-        arguments.game,
+        game,
         preset_name,
         **changes,
         ppo=ppo,

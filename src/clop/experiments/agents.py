@@ -184,9 +184,10 @@ def _resume(learner: Learner, folder: RunFolder | None, workers: Workers) -> dic
 def _capture(learner: Learner) -> dict[str, Any]:
     """The state of the whole run, in the first process; to be called in all of them at once."""
     state = learner.state()
-    own = {name: state.pop(name) for name in _OWN}
-    # Copies, since the learner goes on changing its tensors in place.
-    return copy.deepcopy(state) | {"processes": copy.deepcopy(learner.workers.gather(own))}
+    own = learner.workers.gather({name: state.pop(name) for name in _OWN})
+    if not learner.workers.is_first:
+        return {}
+    return copy.deepcopy(state | {"processes": own})  # since the learner goes on changing its tensors in place
 
 
 def _row(learner: Learner, metrics: Mapping[str, float], recent: deque[float]) -> dict[str, Any]:
@@ -242,6 +243,5 @@ _EVENT_NAMES = {
     "iteration": "charts/iteration",
     "env_steps": "charts/global_step",
     "episodic_return": "charts/episodic_return",
-    "episodic_length": "charts/episodic_length",
     "learning_rate": "charts/learning_rate",
 }
