@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from clop.rl.envs import Episodes, Frames, Step
+from clop.rl.levels import TrainLevels
 from clop.rl.methods.base import Method, Plan
 from clop.rl.networks import ACTIONS, NetworkConfig, Output, as_input
 from clop.rl.ppo import Learner, PPOConfig
@@ -98,9 +99,9 @@ def make_learner(
     settings = {"num_envs": 4, "num_steps": 4, "epochs": 1, "minibatches": 1, "micro_batch": 64} | ppo
     games = games or NoiseGames(settings["num_envs"])
     plan = (SmallPlan if small else Plan)(
-        "bigfish", PPOConfig(**settings), network or NetworkConfig(), torch.Generator(), rollout_mode=mode
+        TrainLevels("bigfish"), PPOConfig(**settings), network or NetworkConfig(), torch.Generator(), rollout_mode=mode
     )
-    return Learner(plan, method or Method(), games, total_steps, seed, workers=workers)
+    return Learner(plan, method or Method(), lambda _: games, total_steps, seed, workers=workers)
 
 
 def sharpen(learner: Learner, factor: float = 100.0) -> Learner:

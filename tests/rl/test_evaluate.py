@@ -92,20 +92,20 @@ def fixed_agent(logits=ALWAYS_7):
     return Agent(torch.nn.Identity(), Fixed(logits), context())
 
 
-def context(generator=None):
-    return Context(0, 0, 1, torch.device("cpu"), generator or torch.Generator().manual_seed(5), "train")
+def context(model=None, generator=None):
+    return Context(0, 0, 1, torch.device("cpu"), generator or torch.Generator().manual_seed(5), "train", model)
 
 
 def network_agent(*configs, sharpness=100.0):
     """A network with random weights whose actions differ between frames."""
     torch.manual_seed(0)
     method = compose({type(config).__name__: config for config in configs})
-    plan = Plan("coinrun", PPOConfig(), NetworkConfig(), torch.Generator().manual_seed(5))
+    plan = Plan(TrainLevels("coinrun"), PPOConfig(), NetworkConfig(), torch.Generator().manual_seed(5))
     method.configure(plan)
     model = plan.build().train()
     with torch.no_grad():
         model.policy_head.weight.mul_(sharpness)
-    return Agent(model, method, context(plan.generator))
+    return Agent(model, method, context(model, plan.generator))
 
 
 # ---- which episodes count --------------------------------------------------------------------------------------------

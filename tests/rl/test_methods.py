@@ -8,6 +8,7 @@ from torch import nn
 from clop import CLOP
 from clop.errors import UsageError
 from clop.rl.games import GAMES
+from clop.rl.levels import TrainLevels
 from clop.rl.methods import METHODS, compose, names
 from clop.rl.methods.base import Compose, Method, Plan
 from clop.rl.methods.batch_norm import BatchNorm
@@ -19,7 +20,7 @@ from clop.rl.ppo import PPOConfig
 
 def plan(config=None, game="bigfish", **network):
     """A plan that a method has edited, with a generator as the learner's."""
-    made = Plan(game, PPOConfig(), NetworkConfig(**network), torch.Generator().manual_seed(0))
+    made = Plan(TrainLevels(game), PPOConfig(), NetworkConfig(**network), torch.Generator().manual_seed(0))
     if config is not None:
         config.build().configure(made)
     return made

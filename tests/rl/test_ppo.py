@@ -13,13 +13,14 @@ import torch
 from clop.errors import UsageError
 from clop.rl import ppo, rollout
 from clop.rl.envs import Episodes, Frames, Step, VectorGames, installed_backends
+from clop.rl.levels import TrainLevels
 from clop.rl.losses import clipped_value_loss
 from clop.rl.methods import METHODS, compose
-from clop.rl.methods.base import Compose, Method, Phase
+from clop.rl.methods.base import Compose, Method, Phase, Plan
 from clop.rl.methods.batch_norm import BatchNorm
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.dropout import Dropout
-from clop.rl.networks import NetworkConfig
+from clop.rl.networks import NetworkConfig, as_input
 from clop.rl.ppo import DivergedError, PPOConfig
 from clop.rl.reward_norm import RewardNormaliser
 
@@ -427,7 +428,10 @@ def _traced(hook):
     return call
 
 
-HOOKS = ("configure", "begin_iteration", "observe", "act", "prepare", "phases", "batch", "views", "penalty")
+HOOKS = (
+    *("configure", "begin_iteration", "observe", "act", "prepare"),
+    *("phases", "batch", "views", "penalty"),
+)
 for _hook in HOOKS:
     setattr(Tracing, _hook, _traced(_hook))
 
@@ -440,7 +444,10 @@ def test_there_are_nine_hooks():
 
 @pytest.mark.parametrize("composed", [False, True])
 def test_hooks_are_called_in_the_order_of_the_specification(make_learner, composed):
-    """T + 1 times observe and act, E * M * k times batch, views and penalty. T = 4, E = 2, M = 4, k = 1."""
+    """T + 1 times observe and act; batch, views and penalty E * M * k times.
+
+    T = 4, E = 2, M = 4, k = 1.
+    """
     method = Tracing()
     learner = make_learner(Compose({"tracing": method}) if composed else method, small=True, epochs=2, minibatches=4)
     assert method.calls == ["configure"]
@@ -516,6 +523,32 @@ def test_a_penalty_of_one_method_is_not_lost_beside_one_without(make_learner):
     for methods in ({"a": Affine(1, 2), "b": Empty()}, {"b": Empty(), "a": Affine(1, 2)}):
         assert Compose(methods).penalty(None, None, [], None, None)[0] == 2
     assert Compose({"b": Empty()}).penalty(None, None, [], None, None) == (None, {})
+
+
+def test_a_method_may_make_frames_that_are_no_bytes(make_learner):
+    """Fails when the rollout rounds them, and when what is learnt on is not what was acted on."""
+
+    class Darker(Method):
+        def configure(self, plan):
+            plan.frames = "floats"
+
+        def observe(self, obs, ctx):
+            return as_input(obs) * 0.3 - 0.1
+
+    learner = make_learner(Darker(), small=True)
+    learner.collect()
+    batch = learner.rollout.minibatch(torch.arange(len(learner.rollout)))
+    assert batch.obs.min() < 0
+    torch.testing.assert_close(learner.model(batch.obs).log_prob(batch.actions), batch.log_probs)
+
+
+def test_methods_that_disagree_on_the_mode_of_acting_cannot_be_combined():
+    """Fails when the last one named decides: the noise of the other would be off while acting, without a word."""
+    plan = Plan(TrainLevels("bigfish"), PPOConfig(), NetworkConfig(), torch.Generator())
+    plan.act_in("train")
+    plan.act_in("train")
+    with pytest.raises(UsageError, match="cannot be combined"):
+        plan.act_in("eval")
 
 
 def test_a_batch_hook_changes_what_is_learnt_and_not_the_rollout(make_learner):

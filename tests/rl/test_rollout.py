@@ -97,7 +97,7 @@ def test_inputs_stay_as_they_are():
 
 def numbered(steps=3, envs=4):
     """A rollout whose every column says t * 10 + env at its place."""
-    rollout = Rollout(steps, envs, (2, 2, 3))
+    rollout = Rollout(steps, envs)
     place = torch.arange(steps)[:, None] * 10 + torch.arange(envs)
     for name in ("actions", "log_probs", "values", "rewards", "level_seeds", "episode_steps", "advantages", "returns"):
         getattr(rollout, name).copy_(place)
@@ -177,7 +177,8 @@ def test_finishing_fills_raw_advantages_and_their_returns():
 
 
 def test_frames_are_kept_as_bytes():
-    rollout = Rollout(2, 3, (64, 64, 3))
+    rollout = Rollout(2, 3)
     assert rollout.obs.dtype == torch.uint8
     assert rollout.obs.nbytes == 2 * 3 * 64 * 64 * 3
+    assert Rollout(2, 3, "floats").minibatch(torch.tensor([0])).obs.shape == (1, 3, 64, 64)
     assert len(rollout) == 6

@@ -73,7 +73,7 @@ def agent():
 
 
 def context():
-    return Context(0, 0, 1, torch.device("cpu"), torch.Generator(), "eval")
+    return Context(0, 0, 1, torch.device("cpu"), torch.Generator(), "eval", torch.nn.Identity())
 
 
 def mp4_frames(path):

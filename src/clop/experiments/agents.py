@@ -23,7 +23,7 @@ from clop.rl import methods
 from clop.rl.evaluate import Agent, EvalConfig, Evaluation, evaluate
 from clop.rl.levels import TrainLevels
 from clop.rl.methods.base import Context
-from clop.rl.ppo import DivergedError, Learner
+from clop.rl.ppo import DivergedError, Learner, build_network
 from clop.rl.train import TrainConfig, build_learner, build_plan
 from clop.rl.workers import Workers
 
@@ -117,12 +117,11 @@ def load_agent(folder: RunFolder, device: torch.device | str = "cpu") -> tuple[T
         raise UsageError(f"{folder.path} has no checkpoint yet; go on with: clop train --resume {folder.path}")
     plan = build_plan(config)
     method = methods.compose(dict(config.methods))
-    method.configure(plan)
-    model = plan.build().to(device)
+    model = build_network(plan, method, config.seed).to(device)
     model.load_state_dict(state["model"])
     method.load(state["processes"][0]["method"])
     where = (state["iteration"], state["env_steps"], config.steps, torch.device(device))
-    return config, Agent(model, method, Context(*where, plan.generator, plan.rollout_mode))
+    return config, Agent(model, method, Context(*where, plan.generator, plan.rollout_mode, model))
 
 
 def evaluate_run(

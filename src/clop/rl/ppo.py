@@ -4,7 +4,7 @@ It reads from top to bottom: collect a rollout, estimate advantages, update in m
 method from another happens in the hooks of :class:`~clop.rl.methods.base.Method`; no branch here depends on a method.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,8 +20,6 @@ from clop.rl.networks import Network, Output
 from clop.rl.reward_norm import RewardNormaliser
 from clop.rl.rollout import Minibatch, Rollout
 from clop.rl.workers import Workers
-
-FRAME = (64, 64, 3)
 
 
 @dataclass(frozen=True)
@@ -81,35 +79,34 @@ class Learner:
         self,
         plan: Plan,
         method: Method,
-        games: VectorGames,
+        games: Callable[[Plan], VectorGames],
         total_steps: int,
         seed: int,
         device: torch.device | str = "cpu",
         workers: Workers | None = None,
     ) -> None:
         self.workers = workers or Workers()
-        self.method, self.games, self.total_steps = method, games, total_steps
+        self.method, self.total_steps = method, total_steps
         self.device = torch.device(device)
         # Weights are the same in every process; what is drawn while learning and acting is not.
-        torch.manual_seed(seed)
+        self.model: Network = build_network(plan, method, seed).to(self.device)
         self.noise = plan.generator.manual_seed(_mixed(seed, self.workers.rank, 1))
         self.dice = torch.Generator().manual_seed(_mixed(seed, self.workers.rank, 2))
         self.shuffle = torch.Generator().manual_seed(_mixed(seed, self.workers.rank, 3))
-        method.configure(plan)
         self.config = plan.ppo
         self.rollout_mode = plan.rollout_mode
-        self.model: Network = plan.build().to(self.device)
+        self.games = games(plan)
         self.optimisers = {
             name: torch.optim.Adam(group, self.config.learning_rate, eps=self.config.adam_epsilon)
             for name, group in self.model.groups().items()
         }
-        self.rollout = Rollout(self.config.num_steps, games.num_envs, FRAME)
+        self.rollout = Rollout(self.config.num_steps, self.games.num_envs, plan.frames)
         if len(self.rollout) % self.config.minibatches:
             raise UsageError(
-                f"minibatches={self.config.minibatches} does not divide the {games.num_envs} * {self.config.num_steps} "
-                "transitions of one process; the last minibatch would be smaller"
+                f"minibatches={self.config.minibatches} does not divide the {len(self.rollout)} transitions of one "
+                "process; the last minibatch would be smaller"
             )
-        self.rewards = RewardNormaliser(games.num_envs, self.config.reward_gamma)
+        self.rewards = RewardNormaliser(self.games.num_envs, self.config.reward_gamma)
         self.iteration = self.env_steps = 0
 
     # ---- one iteration -----------------------------------------------------------------------------------------
@@ -130,15 +127,17 @@ class Learner:
         return metrics, episodes
 
     def context(self) -> Context:
-        return Context(self.iteration, self.env_steps, self.total_steps, self.device, self.noise, self.rollout_mode)
+        where = (self.iteration, self.env_steps, self.total_steps, self.device)
+        return Context(*where, self.noise, self.rollout_mode, self.model, self.workers)
 
     def collect(self) -> list[Episodes]:
         """Fill the rollout with T steps of every env, and its advantages."""
         rollout, ctx = self.rollout, self.context()
         finished = []
         for t in range(self.config.num_steps):
-            frames = self.games.observe(out=rollout.obs[t].numpy())
-            output = self._act(rollout.obs[t], ctx)
+            frames = self.games.observe()
+            rollout.obs[t] = seen = self.method.observe(torch.from_numpy(frames.obs), ctx)
+            output = self._act(seen, ctx)
             actions = output.sample(self.dice)
             step = self.games.step(actions.numpy())
             rollout.actions[t] = actions
@@ -150,17 +149,13 @@ class Learner:
             rollout.episode_steps[t] = torch.from_numpy(frames.episode_steps)
             if len(step.finished.envs):
                 finished.append(step.finished)
-        last = self._act(torch.from_numpy(self.games.observe().obs), ctx)
+        last = self._act(self.method.observe(torch.from_numpy(self.games.observe().obs), ctx), ctx)
         rollout.finish(last.known_value, self.config.gamma, self.config.gae_lambda)
         return finished
 
     def _act(self, obs: Tensor, ctx: Context) -> Output:
-        """What policy and critic say of raw frames, on the CPU; the frames become what a method made the policy see."""
-        seen = self.method.observe(obs, ctx)
-        if seen is not obs:
-            obs.copy_(seen)
-        output = self.method.act(self.model, seen.to(self.device, non_blocking=True), "rollout", ctx)
-        return output.cpu()
+        """What policy and critic say of the frames, on the CPU."""
+        return self.method.act(self.model, obs.to(self.device, non_blocking=True), "rollout", ctx).cpu()
 
     def update(self) -> dict[str, float]:
         """All phases of one update; the mean of what was logged, over optimiser steps."""
@@ -274,6 +269,13 @@ class Learner:
         self.rewards.restore(state["rewards"])
         for name, bits in state["generators"].items():
             getattr(self, name).set_state(bits)
+
+
+def build_network(plan: Plan, method: Method, seed: int) -> Network:
+    """Let the method edit the plan, and build it: the same weights for the same seed."""
+    torch.manual_seed(seed)
+    method.configure(plan)
+    return plan.build()
 
 
 def _mixed(seed: int, rank: int, purpose: int) -> int:

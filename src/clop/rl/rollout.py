@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -71,18 +71,24 @@ class Minibatch:
 
 
 class Rollout:
-    """T steps of E environments, in memory that is allocated once; frames stay bytes.
+    """T steps of E environments, in memory that is allocated once; frames stay bytes unless a method changes them.
 
     Each row is aligned: the frame, the level it shows, its step in the episode, the action taken on it, what the policy
     and the critic said of it, and the reward and end that the action led to.
     """
 
-    def __init__(self, steps: int, envs: int, frame_shape: tuple[int, ...], device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        steps: int,
+        envs: int,
+        frames: Literal["bytes", "floats"] = "bytes",
+        device: torch.device | str = "cpu",
+    ) -> None:
         def column(dtype: torch.dtype, *shape: int) -> Tensor:
             return torch.zeros(steps, envs, *shape, dtype=dtype, device=device)
 
         self.steps, self.envs = steps, envs
-        self.obs = column(torch.uint8, *frame_shape)
+        self.obs = column(torch.uint8, 64, 64, 3) if frames == "bytes" else column(torch.float32, 3, 64, 64)
         self.actions = column(torch.int64)
         self.log_probs = column(torch.float32)
         self.values = column(torch.float32)

@@ -11,6 +11,7 @@ from clop.errors import UsageError
 from clop.rl import methods
 from clop.rl.envs import VectorGames
 from clop.rl.games import check_mode, find_game
+from clop.rl.levels import TrainLevels
 from clop.rl.methods import METHODS, MethodConfig
 from clop.rl.methods.base import Mode, Plan
 from clop.rl.networks import NetworkConfig
@@ -99,22 +100,27 @@ def preset_config(game: str, preset: str, **changes: Any) -> TrainConfig:
 def build_learner(config: TrainConfig, device: torch.device | str = "cpu", workers: Workers | None = None) -> Learner:
     """This process's share of the games and a network to play them; the same weights in every process."""
     workers = workers or Workers()
-    games = VectorGames(
-        config.game,
-        workers.share(config.ppo.num_envs),
-        mode=config.mode,
-        start_level=config.start_level,
-        num_levels=config.levels,
-        rand_seed=game_seed(config.seed, workers.rank),
-        backend=config.backend,
-    )
+
+    def games(plan: Plan) -> VectorGames:
+        levels = plan.levels
+        return VectorGames(
+            levels.game,
+            workers.share(plan.ppo.num_envs),
+            mode=levels.mode,
+            start_level=levels.start_level,
+            num_levels=levels.num_levels,
+            rand_seed=game_seed(config.seed, workers.rank),
+            backend=plan.backend,
+        )
+
     method = methods.compose(dict(config.methods))
     return Learner(build_plan(config), method, games, config.steps, config.seed, device, workers)
 
 
 def build_plan(config: TrainConfig) -> Plan:
     """The plan of a run before its methods have edited it."""
-    return Plan(config.game, config.ppo, config.network, torch.Generator(), config.rollout_mode)
+    levels = TrainLevels(config.game, config.mode, config.start_level, config.levels)
+    return Plan(levels, config.ppo, config.network, torch.Generator(), config.rollout_mode, config.backend)
 
 
 def game_seed(seed: int, stream: int) -> int:

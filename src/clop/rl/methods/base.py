@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from clop.errors import UsageError
+from clop.rl.levels import TrainLevels
 from clop.rl.networks import SLOTS, ConvPost, Network, NetworkConfig, Output
 from clop.rl.rollout import Minibatch, Rollout
+from clop.rl.workers import Workers
 
 if TYPE_CHECKING:
     from clop.rl.ppo import PPOConfig
@@ -30,15 +32,36 @@ _ONE_MODULE = ("neck", "adv_head")  # the other slots take a chain
 class Plan:
     """What is to be built; methods edit it in ``configure``."""
 
-    game: str
+    levels: TrainLevels
+    """The game, and the levels to learn on; a method may keep some of them for itself."""
     ppo: "PPOConfig"
     network: NetworkConfig
     generator: torch.Generator
     """For layers that draw: the learner's own, so that a resumed run draws on."""
     rollout_mode: Mode = "eval"
-    """Mode of the network while acting."""
+    """Mode of the network while acting; methods ask for one with :meth:`act_in`."""
+    backend: str = "auto"
+    """Of the games."""
+    frames: Literal["bytes", "floats"] = "bytes"
+    """What the rollout stores: uint8 (64, 64, 3) as the games give it, or float (3, 64, 64) if ``observe`` returns
+    values that are no bytes, for four times the memory."""
     slots: dict[str, list[nn.Module]] = field(default_factory=dict)
     conv_post: list[ConvPost] = field(default_factory=list)
+    _asked: set[Mode] = field(default_factory=set)
+
+    @property
+    def game(self) -> str:
+        return self.levels.game
+
+    def act_in(self, mode: Mode) -> None:
+        """Have the network act in this mode; two methods that ask for different ones cannot be combined."""
+        self._asked.add(mode)
+        if len(self._asked) > 1:
+            raise UsageError(
+                "one method wants the network to act in training mode and another in evaluation mode; they cannot be "
+                "combined, unless one has a setting rollout_mode that agrees with the other"
+            )
+        self.rollout_mode = mode
 
     def put(self, slot: str, module: nn.Module) -> None:
         """Fill a slot; a second module follows the first where the slot takes a chain."""
@@ -69,7 +92,7 @@ class Phase:
 
 @dataclass
 class Context:
-    """Where the learner stands, and its randomness."""
+    """Where the learner stands, its network, its randomness, and the other processes."""
 
     iteration: int
     env_steps: int
@@ -77,6 +100,9 @@ class Context:
     device: torch.device
     generator: torch.Generator
     rollout_mode: Mode
+    model: Network
+    workers: Workers = field(default_factory=Workers)
+    """A method that trains something of its own averages its gradients over them."""
 
     @property
     def fraction_done(self) -> float:

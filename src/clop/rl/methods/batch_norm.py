@@ -25,4 +25,4 @@ class BatchNormMethod(Method):
 
     def configure(self, plan: Plan) -> None:
         plan.network = replace(plan.network, norm=self.config.where)
-        plan.rollout_mode = self.config.rollout_mode
+        plan.act_in(self.config.rollout_mode)

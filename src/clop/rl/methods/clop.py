@@ -62,7 +62,7 @@ class ClopMethod(Method):
             plan.put(slot, self._layer(plan))
             if config.critic == "independent":
                 plan.put("critic_in", self._layer(plan))
-        plan.rollout_mode = config.rollout_mode
+        plan.act_in(config.rollout_mode)
 
     def _layer(self, plan: Plan) -> CLOP:
         config = self.config

@@ -34,7 +34,7 @@ class DropoutMethod(Method):
         self.masks: list[SharedMask] = []
 
     def configure(self, plan: Plan) -> None:
-        plan.rollout_mode = "train"
+        plan.act_in("train")
         if self.config.style == "actor":
             plan.put("actor_in", SampleDropout(self.config.p, plan.generator))
         else:
