@@ -430,13 +430,13 @@ def _traced(hook):
 
 HOOKS = (
     *("configure", "begin_iteration", "observe", "act", "prepare"),
-    *("phases", "batch", "views", "penalty"),
+    *("phases", "batch", "before_step", "views", "penalty"),
 )
 for _hook in HOOKS:
     setattr(Tracing, _hook, _traced(_hook))
 
 
-def test_there_are_nine_hooks():
+def test_there_are_ten_hooks():
     public = {name for name, _ in inspect.getmembers(Method, inspect.isfunction)}
     assert public == {*HOOKS, "state", "load"}
     assert Method.exclusive == ("act", "phases", "views")
@@ -444,7 +444,7 @@ def test_there_are_nine_hooks():
 
 @pytest.mark.parametrize("composed", [False, True])
 def test_hooks_are_called_in_the_order_of_the_specification(make_learner, composed):
-    """T + 1 times observe and act; batch, views and penalty E * M * k times.
+    """T + 1 times observe and act; batch, views and penalty E * M * k times, before_step E * M times.
 
     T = 4, E = 2, M = 4, k = 1.
     """
@@ -460,7 +460,7 @@ def test_hooks_are_called_in_the_order_of_the_specification(make_learner, compos
                 *["observe", "act rollout"] * 5,
                 "prepare",
                 "phases",
-                *["batch", "views", "penalty"] * 8,
+                *["batch", "before_step", "views", "penalty"] * 8,
             ]
         )
 
@@ -469,7 +469,7 @@ def test_with_micro_batches_all_of_a_step_are_made_before_the_first_is_seen(make
     """Advantages are normalised over the whole step after methods changed it, so its batches come first."""
     method = Tracing()
     make_learner(method, small=True, epochs=2, minibatches=4, micro_batch=2).iterate()
-    step_of_two = ["batch", "batch", "views", "penalty", "views", "penalty"]
+    step_of_two = ["batch", "batch", "before_step", "views", "penalty", "views", "penalty"]
     assert method.calls[method.calls.index("phases") + 1 :] == step_of_two * 8
 
 

@@ -186,6 +186,7 @@ class Learner:
         if config.advantage_norm == "minibatch":
             advantages = self._normalised([batch.advantages for batch in batches])
             batches = [b.replace(advantages=a) for b, a in zip(batches, advantages, strict=True)]
+        self.method.before_step(batches, phase, ctx)
         optimiser = self.optimisers[phase.group]
         optimiser.zero_grad()
         logs: dict[str, Tensor] = {}

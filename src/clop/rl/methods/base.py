@@ -1,6 +1,6 @@
 """Method: the places where the learner can be changed, and the plan a method edits before the network exists.
 
-The learner of :mod:`clop.rl.ppo` calls nine hooks and knows no method by name. Each hook does nothing by default, so
+The learner of :mod:`clop.rl.ppo` calls ten hooks and knows no method by name. Each hook does nothing by default, so
 an empty class is exactly PPO. Most hooks chain when methods are composed; three are exclusive, since two answers to
 the same question cannot both hold.
 """
@@ -153,6 +153,9 @@ class Method:
         """Each micro-batch before the forward pass; with per-minibatch normalisation its advantages are still raw."""
         return batch
 
+    def before_step(self, batches: Sequence[Minibatch], phase: Phase, ctx: Context) -> None:
+        """Before the gradient of one optimiser step, whose micro-batches these are: to train something of one's own."""
+
     def views(self, model: Network, batch: Minibatch, phase: Phase, ctx: Context) -> Sequence[tuple[float, Output]]:
         """Forward passes whose losses are averaged with these weights, which sum to 1."""
         return [(1.0, model(batch.obs, policy=bool(phase.policy or phase.entropy), value=bool(phase.value)))]
@@ -204,6 +207,10 @@ class Compose(Method):
         for method in self.methods.values():
             batch = method.batch(batch, ctx)
         return batch
+
+    def before_step(self, batches: Sequence[Minibatch], phase: Phase, ctx: Context) -> None:
+        for method in self.methods.values():
+            method.before_step(batches, phase, ctx)
 
     def penalty(
         self, model: Network, batch: Minibatch, views: Sequence[tuple[float, Output]], phase: Phase, ctx: Context
