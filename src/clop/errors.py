@@ -17,3 +17,7 @@ def one_of(what: str, given: object, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(given), known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
     return f"unknown {what} {given!r}; {hint}"
+
+
+class DivergedError(RuntimeError):
+    """A loss or gradient is no longer a number."""

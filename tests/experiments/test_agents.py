@@ -1,7 +1,10 @@
 """Training an agent in a folder: killed at any moment, it goes on as if nothing had happened."""
 
+import errno
 import json
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +23,18 @@ TINY = ["--ppo.num-envs", "4", "--ppo.num-steps", "8", "--ppo.minibatches", "2",
 
 
 def train(out, *more):
-    settings = ["--steps", "192", "--out", str(out), "--checkpoint-minutes", "0", "--eval-episodes", "2"]
+    settings = [
+        "--steps",
+        "192",
+        "--out",
+        str(out),
+        "--checkpoint-minutes",
+        "0",
+        "--eval-episodes",
+        "2",
+        "--test-every",
+        "0",
+    ]
     return ["train", "fruitbot", *settings, *TINY, *more]
 
 
@@ -117,6 +131,70 @@ def test_a_run_that_diverges_keeps_the_state_before_it(tmp_path, capsys, monkeyp
     assert read_checkpoint(tmp_path / "run" / "checkpoints" / "last.pt")["iteration"] == 3
 
 
+def test_a_full_disk_is_told_and_the_run_can_go_on(tmp_path, capsys, monkeypatch):
+    """The system refuses to write files as large as a checkpoint: nothing half-written stays, and the last whole
+    state is what the run goes on from."""
+    iterate, limits = Learner.iterate, resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def filling_the_disk(self):
+        if self.iteration == 2:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
+        return iterate(self)
+
+    out = tmp_path / "run"
+    assert main(train(tmp_path / "whole", "--processes", "1")) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "iterate", filling_the_disk)
+        try:
+            assert main(train(out, "--processes", "1")) == 2
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "cannot write the checkpoint" in error
+    assert error.endswith(f"go on from the one before with: clop train --resume {out}")
+    assert {path.name for path in (out / "checkpoints").iterdir()} == {
+        *("last.pt", "step-000000000032.pt", "step-000000000064.pt")
+    }
+    assert main(["train", "--resume", str(out), "--checkpoint-minutes", "0", "--eval-episodes", "2"]) == 0
+    assert (out / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
+
+
+def test_a_log_that_cannot_be_written_is_told(tmp_path, capsys, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(RunFolder, "log", full)
+    assert main(train(tmp_path / "run", "--processes", "1")) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == (
+        f"clop: cannot write in {tmp_path / 'run'}: No space left on device; make room and go on with: "
+        f"clop train --resume {tmp_path / 'run'}"
+    )
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again_and_logs_nothing_twice(tmp_path):
+    out = tmp_path / "run"
+    assert main(train(out, "--processes", "1")) == 0
+    metrics = (out / "metrics.jsonl").read_text()
+    shutil.rmtree(out / "checkpoints")
+    (out / "checkpoints").mkdir()
+    assert main(["train", "--resume", str(out), "--eval-episodes", "2"]) == 0
+    assert (out / "metrics.jsonl").read_text() == metrics
+
+
+def test_tests_while_training_are_logged_and_shown_and_change_nothing(tmp_path, capsys):
+    """Fails when a test draws from the training's generators or leaves the network in evaluation mode."""
+    tested, plain = tmp_path / "tested", tmp_path / "plain"
+    assert main(train(plain, "--processes", "1", "--method", "clop+batch_norm", "--test-every", "0")) == 0
+    assert main(train(tested, "--processes", "1", "--method", "clop+batch_norm", "--test-every", "96")) == 0
+    assert "test_return" in capsys.readouterr().err
+    rows = RunFolder(tested).metrics()
+    assert [row["iteration"] for row in rows if "test_return" in row] == [3, 6]
+    assert [{k: v for k, v in row.items() if k != "test_return"} for row in rows] == RunFolder(plain).metrics()
+    weights = [read_checkpoint(run / "checkpoints" / "last.pt")["model"] for run in (tested, plain)]
+    same(*weights)
+
+
 def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(tmp_path, capsys):
     folder = RunFolder.create(tmp_path / "run", agents.KIND, {})
     for step in (1, 2, 3):
@@ -202,7 +280,7 @@ def test_a_trained_agent_is_evaluated_and_watched(tmp_path, capsys):
 
 def test_aliases_and_underscores_are_understood(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("clop.experiments.agents.train_agent", lambda config, *_: asked.append(config) or (None, 1.0))
+    monkeypatch.setattr("clop.experiments.agents.train_agent", lambda config, *_: asked.append(config))
     monkeypatch.setattr("clop.experiments.agents.summarise", lambda *_: _summary())
     words = "train --env_name=bigfish --num_levels 7 --distribution-mode hard --total-timesteps 1_000 --out"
     assert main([*words.split(), str(tmp_path / "run")]) == 0

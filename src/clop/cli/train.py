@@ -54,6 +54,12 @@ def add_train(commands: Any) -> None:
         "--checkpoint-minutes", type=float, default=10.0, metavar="X", help="between checkpoints (default: %(default)s)"
     )
     parser.add_argument(
+        "--test-every",
+        type=integer,
+        metavar="N",
+        help="steps between tests of 32 episodes on unseen levels while training; 0 for none (default: ten tests)",
+    )
+    parser.add_argument(
         "--eval-episodes",
         type=integer,
         metavar="N",
@@ -93,9 +99,7 @@ def run(arguments: argparse.Namespace) -> None:
         workers = Workers()
         first = workers.is_first
         try:
-            learner, seconds = train_agent(
-                config, folder if first else None, device, 60 * arguments.checkpoint_minutes, workers
-            )
+            work = train_agent(config, folder if first else None, device, 60 * arguments.checkpoint_minutes, workers)
         except RuntimeError:
             if first:
                 raise
@@ -104,7 +108,7 @@ def run(arguments: argparse.Namespace) -> None:
             leave()
     if first and folder is not None:
         episodes = arguments.eval_episodes or (100 if config.preset == "quick" else 1000)
-        summary = summarise(folder, config, learner, episodes, seconds)
+        summary = summarise(folder, work, episodes)
         print(
             f"{config.game} with {config.method}, preset {config.preset}, {summary['env_steps']} steps: "
             f"{summary['train']['mean']:.2f} on training levels, {summary['test']['mean']:.2f} on unseen ones "
@@ -135,6 +139,8 @@ def _config(arguments: argparse.Namespace, device: str) -> Any:
         name: value for name in ("steps", "levels", "mode", "seed") if (value := getattr(arguments, name)) is not None
     }
     ppo = dataclasses.replace(preset.ppo, **given(arguments, "ppo"))
+    steps = changes.get("steps", preset.steps)
+    every = arguments.test_every if arguments.test_every is not None else max(1, steps // 10)
     return preset_config(
         game,
         preset_name,
@@ -145,6 +151,7 @@ def _config(arguments: argparse.Namespace, device: str) -> Any:
         processes=(processes := _processes(arguments.processes, ppo.num_envs, device)),
         threads=1 if processes > 1 else torch.get_num_threads(),
         backend=choose_backend(arguments.backend or "auto"),
+        test_every=every,
     )
 
 

@@ -75,7 +75,8 @@ class Stopwatch:
 
 def command_line() -> str:
     """The command as a user would type it."""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    program = Path(sys.argv[0]).name
+    return shlex.join([*(["python", "-m", "clop"] if program == "__main__.py" else [program]), *sys.argv[1:]])
 
 
 def commit() -> str | None:

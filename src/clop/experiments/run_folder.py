@@ -25,6 +25,7 @@ from clop.experiments.record import command_line, commit
 from clop.files import write_json, write_whole
 
 _KEPT = 2
+_COMMANDS = {"agent": "clop train", "vision": "clop vision"}  # by kind of run
 
 
 class RunFolder:
@@ -81,6 +82,11 @@ class RunFolder:
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         write_json(self.path / "summary.json", dict(summary))
 
+    @property
+    def resume_command(self) -> str:
+        """What to type to go on with the run."""
+        return f"{_COMMANDS[self.about()['kind']]} --resume {self.path}"
+
     # ---- metrics -----------------------------------------------------------------------------------------------
 
     def log(self, row: Mapping[str, Any]) -> None:
@@ -110,7 +116,7 @@ class RunFolder:
             write_whole(path, lambda draft: torch.save(dict(state), draft))
         except (OSError, RuntimeError) as error:
             raise UsageError(
-                f"cannot write the checkpoint {path}: {error}; go on from the one before with --resume {self.path}"
+                f"cannot write the checkpoint {path}: {error}; go on from the one before with: {self.resume_command}"
             ) from error
         link = folder / ".last.pt"
         link.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clop.errors import UsageError
+from clop.errors import DivergedError, UsageError
 from clop.rl.envs import Episodes, VectorGames
 from clop.rl.losses import clipped_policy_loss, clipped_value_loss
 from clop.rl.methods.base import Context, Method, Phase, Plan
@@ -66,10 +66,6 @@ class PPOConfig:
     @property
     def batch(self) -> int:
         return self.num_envs * self.num_steps
-
-
-class DivergedError(RuntimeError):
-    """A loss or gradient is no longer a number."""
 
 
 class Learner:

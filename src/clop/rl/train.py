@@ -44,6 +44,10 @@ class TrainConfig:
     rollout_mode: Mode
     methods: Mapping[str, MethodConfig] = field(default_factory=dict)
     """Settings by name, in the order in which the methods are composed; none of them is plain PPO."""
+    test_every: int = 0
+    """Env steps between tests on unseen levels while training; 0 for none. They do not change the training."""
+    test_episodes: int = 32
+    """Of each such test, by the protocol clop-v1."""
 
     def __post_init__(self) -> None:
         find_game(self.game)
