@@ -14,13 +14,14 @@ from clop.errors import UsageError
 from clop.progress import Progress
 from clop.rl import evaluate as module
 from clop.rl.envs import Episodes, Frames, Step, VectorGames, installed_backends
-from clop.rl.evaluate import Agent, EvalConfig, evaluate, play_list
+from clop.rl.evaluate import Agent, EvalConfig, Peer, evaluate
 from clop.rl.levels import TrainLevels, held_out_levels
 from clop.rl.methods import compose
 from clop.rl.methods.base import Context, Method, Plan
 from clop.rl.methods.batch_norm import BatchNorm
 from clop.rl.methods.clop import Clop
 from clop.rl.networks import NetworkConfig, Output
+from clop.rl.play import play_list
 from clop.rl.ppo import PPOConfig
 
 needs_games = pytest.mark.skipif("procgen-mirror" not in installed_backends(), reason="needs procgen-mirror")
@@ -88,6 +89,9 @@ def fake_games(monkeypatch):
     return FakeGames.made
 
 
+ONE_ENV = {"peer-idaac-v1": Peer(1, 10, "quota")}
+
+
 def fixed_agent(logits=ALWAYS_7):
     return Agent(torch.nn.Identity(), Fixed(logits), context())
 
@@ -132,6 +136,32 @@ def test_the_quota_is_rounded_up_and_envs_without_an_episode_are_not_made(fake_g
     assert evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(episodes=3)).episodes == 3
     assert fake_games[-1].num_envs == 3
     assert all(games.closed for games in fake_games)
+
+
+def test_the_peers_count_as_their_code_does(fake_games, monkeypatch):
+    """Env e ends every e + 1 steps with a return of e + 1. The CLOP authors take what ends first and add the rewards of
+    what has not ended; OpenAI takes what ended last; IDAAC plays one env."""
+    monkeypatch.setattr(
+        module, "PEERS", {"peer-clop-v1": Peer(3, 4, "first"), "peer-openai-v1": Peer(3, 3, "last"), **ONE_ENV}
+    )
+    monkeypatch.setattr(module, "_PEER_STEPS", 6)
+    results = {
+        name: evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(protocol=name))
+        for name in ("peer-clop-v1", "peer-openai-v1", "peer-idaac-v1")
+    }
+    clop = results["peer-clop-v1"]  # env 0 in steps 1, 2 and 3, env 1 in step 2, env 2 in step 3
+    assert clop.rows.envs.tolist() == [0, 0, 1, 0, 2]
+    assert clop.mean == (1 + 1 + 2 + 1 + 3 + 1) / 5  # one reward of env 1's second episode
+    assert results["peer-openai-v1"].rows.envs.tolist() == [0, 1, 2]  # all of them end in step 6
+    assert results["peer-idaac-v1"].rows.envs.tolist() == [0] * 10
+    assert [games.num_envs for games in fake_games] == [3, 3, 1]
+
+
+def test_the_peers_have_their_own_numbers():
+    with pytest.raises(UsageError, match="peer-clop-v1 has its own number of episodes"):
+        EvalConfig(protocol="peer-clop-v1", episodes=10)
+    assert EvalConfig(protocol="peer-clop-v1").total == 1000
+    assert EvalConfig(protocol="peer-idaac-v1").total == 10
 
 
 def test_rewards_of_unfinished_episodes_are_not_counted(fake_games):

@@ -10,32 +10,52 @@
     training level or another of the list begins with. In maze, one in 25 unseen levels begins like one of 200 seen
     ones.
 
+``peer-…-v1``
+    As other code does it, for comparison with its numbers and not for ours. ``peer-clop-v1``, the CLOP authors': 256
+    envs until 1000 episodes have ended anywhere, rewards of unfinished ones in the sum. ``peer-openai-v1`` (OpenAI,
+    mixreg, RAD): the last 100 episodes to end in 64 envs. ``peer-idaac-v1`` (UCB-DrAC, IDAAC): 10 episodes in one env.
+
 With the switch ``greedy``, the most probable action is taken, and the protocol's name ends in ``-greedy``.
 """
 
 import csv
 import io
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from clop.errors import UsageError, one_of
 from clop.progress import Progress
 from clop.rl.envs import Episodes, VectorGames, choose_backend
 from clop.rl.games import normalised_return
-from clop.rl.levels import LEVELS, STRICT_LEVELS, TrainLevels, held_out_levels, range_text, single_level
+from clop.rl.levels import LEVELS, STRICT_LEVELS, TrainLevels, held_out_levels, range_text
 from clop.rl.methods.base import Context, Method
 from clop.rl.networks import Network, Output
+from clop.rl.play import play_first, play_last, play_list, play_quota
 
-PROTOCOLS = ("clop-v1", "strict-v1")
-_NOTHING = 4  # the action without a button
+
+class Peer(NamedTuple):
+    """How the code behind published numbers evaluates."""
+
+    envs: int
+    episodes: int
+    counts: Literal["first", "last", "quota"]
+    """Which episodes: the first to end, the last to end, or the same number in each env."""
+
+
+PEERS: Mapping[str, Peer] = {
+    "peer-clop-v1": Peer(256, 1000, "first"),
+    "peer-openai-v1": Peer(64, 100, "last"),
+    "peer-idaac-v1": Peer(1, 10, "quota"),
+}
+PROTOCOLS = ("clop-v1", "strict-v1", *PEERS)
+_EPISODES, _ENVS = 1000, 64
+_PEER_STEPS = 2048  # twice the longest episode, so that short ones have come and gone
 
 
 @dataclass(frozen=True)
@@ -45,12 +65,13 @@ class EvalConfig:
     levels: Literal["train", "test"] = "test"
     """``train`` for levels seen in training, ``test`` for unseen ones."""
     protocol: str = "clop-v1"
-    """``clop-v1`` or ``strict-v1``."""
+    """``clop-v1``, ``strict-v1``, or one of other code: see :data:`PEERS`."""
     greedy: bool = False
     """Whether to take the most probable action instead of a sampled one."""
-    episodes: int = 1000
-    """At least; each env plays the same number."""
-    num_envs: int = 64
+    episodes: int | None = None
+    """At least; each env plays the same number. By default what the protocol says: 1000 for ours."""
+    num_envs: int | None = None
+    """64 for our protocols."""
     seed: int = 0
     """Of the levels that are drawn and of the actions."""
 
@@ -59,12 +80,14 @@ class EvalConfig:
             raise UsageError(one_of("protocol", self.protocol, PROTOCOLS))
         if self.levels not in LEVELS:
             raise UsageError(one_of("levels", self.levels, LEVELS))
-        if min(self.episodes, self.num_envs) < 1:
+        if min(self.wanted, self.num_envs or _ENVS) < 1:
             raise UsageError(f"episodes and num_envs must be at least 1, got {self.episodes} and {self.num_envs}")
+        if self.protocol in PEERS and (self.episodes, self.num_envs) != (None, None):
+            raise UsageError(f"{self.protocol} has its own number of episodes and envs; leave them to it")
         if self.protocol == "strict-v1":
             if self.levels == "train":
                 raise UsageError("strict-v1 plays unseen levels; for those of training use the protocol clop-v1")
-            if self.episodes != STRICT_LEVELS:
+            if self.wanted != STRICT_LEVELS:
                 raise UsageError(f"strict-v1 plays {STRICT_LEVELS} levels once each, got episodes={self.episodes}")
 
     @property
@@ -73,19 +96,35 @@ class EvalConfig:
         return f"{self.protocol}-greedy" if self.greedy else self.protocol
 
     @property
+    def wanted(self) -> int:
+        """Episodes, at least."""
+        if self.episodes is not None:
+            return self.episodes
+        return PEERS[self.protocol].episodes if self.protocol in PEERS else _EPISODES
+
+    @property
     def envs(self) -> int:
         """Envs that are used; no more than episodes."""
-        return min(self.num_envs, self.episodes)
+        if self.protocol in PEERS:
+            return PEERS[self.protocol].envs
+        return min(_ENVS if self.num_envs is None else self.num_envs, self.wanted)
 
     @property
     def quota(self) -> int:
         """Episodes of each env."""
-        return -(-self.episodes // self.envs)
+        return -(-self.wanted // self.envs)
 
     @property
     def total(self) -> int:
         """Episodes that are played and counted."""
-        return self.episodes if self.protocol == "strict-v1" else self.envs * self.quota
+        return self.envs * self.quota if self.counts == "quota" else self.wanted
+
+    @property
+    def counts(self) -> str:
+        """Which episodes: ``quota``, ``list``, ``first`` or ``last``."""
+        if self.protocol in PEERS:
+            return PEERS[self.protocol].counts
+        return "list" if self.protocol == "strict-v1" else "quota"
 
 
 @dataclass(frozen=True)
@@ -150,6 +189,8 @@ class Evaluation:
     seed: int
     rows: Episodes
     """The episodes by env, in the order they were played; in strict-v1 each level is an env of its own."""
+    unfinished: float = 0.0
+    """Rewards of episodes that did not end but are in the score, as the CLOP authors' code has it."""
 
     @property
     def episodes(self) -> int:
@@ -157,7 +198,7 @@ class Evaluation:
 
     @property
     def mean(self) -> float:
-        return float(self.rows.returns.mean())
+        return float(self.rows.returns.sum() + self.unfinished) / self.episodes
 
     @property
     def standard_error(self) -> float:
@@ -230,12 +271,13 @@ def evaluate(
         if progress is not None and len(episodes.envs):
             progress.step(len(episodes.envs))
 
+    unfinished = 0.0
     with agent.playing(seeds.noise):
-        if config.protocol == "strict-v1":
+        if config.counts == "list":
             chosen = held_out_levels(trained, backend=backend)
             seen = range_text(trained.start_level, trained.num_levels)
             text = f"{len(chosen)} levels from {chosen[0]} on with first frames unlike those of {seen}"
-            rows = play_list(act, trained, chosen, config.num_envs, backend, count)
+            rows = play_list(act, trained, chosen, config.envs, backend, count)
         else:
             start, number = trained.level_range(config.levels)
             text = range_text(start, number)
@@ -248,74 +290,16 @@ def evaluate(
                 rand_seed=seeds.games,
                 backend=backend,
             ) as games:
-                rows = play_quota(act, games, config.quota, count)
-    return Evaluation(config.name, trained.game, trained.mode, config.levels, text, backend, config.seed, rows)
+                if config.counts == "first":
+                    rows, unfinished = play_first(act, games, config.wanted, count)
+                elif config.counts == "last":
+                    rows = play_last(act, games, _PEER_STEPS, config.wanted, count)
+                else:
+                    rows = play_quota(act, games, config.quota, count)
+    about = (config.name, trained.game, trained.mode, config.levels, text, backend, config.seed)
+    return Evaluation(*about, rows, unfinished)
 
 
 def choose_actions(output: Output, greedy: bool, dice: torch.Generator) -> Tensor:
     """(E,) The most probable actions, or sampled ones."""
     return output.known_logits.argmax(-1) if greedy else output.sample(dice)
-
-
-def play_quota(
-    act: Callable[[Tensor], Tensor], games: VectorGames, quota: int, count: Callable[[Episodes], None]
-) -> Episodes:
-    """The first ``quota`` episodes of every env.
-
-    An env that has them plays on, pressing nothing and not counted, until the last one has; the network no longer
-    looks at it.
-    """
-    ended = np.zeros(games.num_envs, np.int64)
-    parts = []
-    while len(open_envs := np.flatnonzero(ended < quota)):
-        obs = games.observe().obs
-        actions = np.full(games.num_envs, _NOTHING)
-        actions[open_envs] = act(torch.from_numpy(obs[open_envs])).numpy()
-        finished = games.step(actions).finished
-        counted = _taken(finished, ended[finished.envs] < quota)
-        ended[counted.envs] += 1
-        parts.append(counted)
-        count(counted)
-    rows = _joined(parts)
-    return _taken(rows, np.argsort(rows.envs, kind="stable"))
-
-
-def play_list(
-    act: Callable[[Tensor], Tensor],
-    trained: TrainLevels,
-    levels: Sequence[int],
-    num_envs: int,
-    backend: str,
-    count: Callable[[Episodes], None],
-) -> Episodes:
-    """Each level once, in the order of the list, ``num_envs`` at a time.
-
-    A level is a range of length one with games of its own, which are closed when its episode ends and make room for
-    the next. Making them takes a millisecond.
-    """
-    waiting, parts = deque(enumerate(levels)), {}
-    open_games: dict[int, VectorGames] = {}
-    with ExitStack() as stack:
-        while waiting or open_games:
-            while waiting and len(open_games) < num_envs:
-                index, level = waiting.popleft()
-                open_games[index] = stack.enter_context(single_level(trained, level, backend))
-            obs = np.concatenate([games.observe().obs for games in open_games.values()])
-            actions = act(torch.from_numpy(obs)).numpy()
-            for (index, games), action in zip(list(open_games.items()), actions, strict=True):
-                finished = games.step(action[None]).finished
-                if len(finished.envs):
-                    parts[index] = finished._replace(envs=np.array([index]))
-                    count(parts[index])
-                    open_games.pop(index).close()
-    return _joined([parts[index] for index in range(len(levels))])
-
-
-def _joined(parts: Sequence[Episodes]) -> Episodes:
-    columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return Episodes(*columns)
-
-
-def _taken(episodes: Episodes, which: NDArray[Any]) -> Episodes:
-    columns: list[Any] = [column[which] for column in episodes]
-    return Episodes(*columns)
