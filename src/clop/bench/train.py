@@ -6,38 +6,120 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
-
-from clop.rl.methods.clop import Clop
+from clop.bench.contestants import Contestant, started
+from clop.rl.methods import METHODS, names
+from clop.rl.networks import NetworkConfig
 from clop.rl.ppo import Learner, PPOConfig
 from clop.rl.train import build_learner, preset_config
 
+ENVS, EPOCHS = 64, 3
 _ACT_GFLOP, _LEARN_GFLOP = 0.06, 0.18  # of one frame through the standard network: forward, forward and backward
-_NUM_STEPS = 16  # a rollout short enough for many turns; the cost of a step does not depend on it
+_PAIRED_STEPS = 4  # of the short rollouts that CLOP is compared on: many turns tell small differences
 
 
 @dataclass(frozen=True)
 class Row:
-    """Median milliseconds of one env step, all its epochs included, and what they amount to."""
+    """One learner: medians over its turns."""
 
     what: str
-    env_ms: float
-    act_ms: float
-    learn_ms: float
-    peak_gflops: float
-    """Of a matrix product, timed in the same turns."""
-    epochs: int
+    steps_per_second: float
+    memory_gb: float
+    """The most it used, all processes together."""
+    env_share: float | None = None
+    act_share: float | None = None
+    learn_share: float | None = None
+    """Of its time; None for learners that do not tell."""
+    peak_gflops: float | None = None
+    """Of matrix products on as many threads, timed in the same rounds."""
 
     @property
-    def steps_per_second(self) -> float:
-        return 1000 / (self.env_ms + self.act_ms + self.learn_ms)
-
-    @property
-    def share_of_peak(self) -> float:
-        return self.steps_per_second * (_ACT_GFLOP + self.epochs * _LEARN_GFLOP) / self.peak_gflops
+    def share_of_peak(self) -> float | None:
+        if self.peak_gflops is None:
+            return None
+        return self.steps_per_second * (_ACT_GFLOP + EPOCHS * _LEARN_GFLOP) / self.peak_gflops
 
     def asdict(self) -> dict[str, Any]:
-        return asdict(self) | {"steps_per_second": self.steps_per_second, "share_of_peak": self.share_of_peak}
+        return asdict(self) | {"share_of_peak": self.share_of_peak}
+
+
+def run(
+    game: str, rounds: int, num_steps: int, cores: int, sb3: bool, on_turn: Callable[[str], None] = lambda _: None
+) -> list[Row]:
+    """All learners in turns, each in processes of its own: ours in one process of one thread and in one for each core,
+    with CLOP, and Stable-Baselines3's on all cores; and matrix products on one and on all cores.
+
+    Args:
+        game: What they play.
+        rounds: Turns of each.
+        num_steps: Length of a rollout in each of 64 envs; a turn is one rollout, played and learnt.
+        cores: To use.
+        sb3: Whether Stable-Baselines3 takes part; it is slow.
+        on_turn: Is told of each turn.
+    """
+    shared: dict[str, Any] = {"num_steps": num_steps, "game": game}
+    ours = [
+        Contestant("clop, 1 process", **shared),
+        Contestant(f"clop, {cores} processes", processes=cores, **shared),
+        Contestant(f"clop, {cores} processes, method clop", processes=cores, method="clop", **shared),
+    ]
+    others = [Contestant(f"Stable-Baselines3, {cores} threads", "sb3", threads=cores, **shared)] if sb3 else []
+    peaks = [Contestant(f"matmul {threads}", "matmul", threads=threads) for threads in sorted({1, cores})]
+    answers: dict[str, list[dict[str, Any]]] = {c.name: [] for c in [*ours, *others, *peaks]}
+    with started([*ours, *others, *peaks]) as running:
+        for turn in range(rounds):
+            for name, contestant in running.items():
+                answers[name].append(contestant.turn())
+                on_turn(f"round {turn + 1} of {rounds}: {name}, {answers[name][-1]['seconds']:.1f} s")
+    return [_row(c, answers[c.name], answers[f"matmul {c.processes}"] if c in ours else []) for c in [*ours, *others]]
+
+
+def _row(contestant: Contestant, turns: list[dict[str, Any]], peaks: list[dict[str, Any]]) -> Row:
+    def median(name: str) -> float:
+        return statistics.median(turn[name] for turn in turns)
+
+    tells = "env" in turns[0]
+    return Row(
+        contestant.name,
+        ENVS * contestant.num_steps / median("seconds"),
+        max(sum(turn.get("memory_gb", [turn["peak_memory_gb"]])) for turn in turns),
+        env_share=median("env") / median("seconds") if tells else None,
+        act_share=median("act") / median("seconds") if tells else None,
+        learn_share=median("learn") / median("seconds") if tells else None,
+        peak_gflops=statistics.median(turn["gflops"] for turn in peaks) if peaks else None,
+    )
+
+
+def cost_of(method: str, game: str, rounds: int, topology: str = "shared") -> float:
+    """Seconds with a method over seconds without it: the median of paired turns, in this process."""
+    ppo = PPOConfig(num_steps=_PAIRED_STEPS, minibatches=1)
+    network = NetworkConfig(topology=topology)
+    learners = [
+        build_learner(preset_config(game, "procgen-easy", ppo=ppo, network=network, methods=methods))
+        for methods in ({}, {name: METHODS[name]() for name in names(method)})
+    ]
+    for learner in learners:
+        learner.iterate()  # warm up
+    ratios = []
+    for turn in range(rounds):
+        first = turn % 2  # who begins changes, since the second finds the machine warmer
+        seconds = {which: sum(iteration_times(learners[which])) for which in (first, 1 - first)}
+        ratios.append(seconds[1] / seconds[0])
+    return statistics.median(ratios)
+
+
+def iteration_times(learner: Learner) -> tuple[float, float, float]:
+    """Seconds in the games, in acting, and in learning, of one iteration."""
+    if not isinstance(learner.games, _TimedGames):
+        learner.games = _TimedGames(learner.games)  # type: ignore[assignment]
+    games: Any = learner.games
+    games.seconds = 0.0
+    start = time.perf_counter()
+    learner.method.begin_iteration(learner.context())
+    learner.collect()
+    collected = time.perf_counter()
+    learner.method.prepare(learner.rollout, learner.context())
+    learner.update()
+    return games.seconds, collected - start - games.seconds, time.perf_counter() - collected
 
 
 class _TimedGames:
@@ -60,47 +142,3 @@ class _TimedGames:
         result = function(*arguments, **named)
         self.seconds += time.perf_counter() - start
         return result
-
-
-def run(game: str, rounds: int, on_round: Callable[[int], None] = lambda _: None) -> list[Row]:
-    """PPO without and with CLOP in turns, in this process, on as many threads as torch has."""
-    ppo = PPOConfig(num_steps=_NUM_STEPS, minibatches=1)
-    learners = {
-        name: build_learner(preset_config(game, "procgen-easy", ppo=ppo, methods=methods))
-        for name, methods in {"ppo": {}, "clop": {"clop": Clop()}}.items()
-    }
-    for learner in learners.values():
-        learner.games = _TimedGames(learner.games)  # type: ignore[assignment]
-        learner.iterate()  # warm up
-    times: dict[str, list[tuple[float, float, float]]] = {name: [] for name in learners}
-    peaks = []
-    for turn in range(rounds):
-        for name, learner in learners.items():
-            times[name].append(_times(learner))
-        peaks.append(_matmul_gflops())
-        on_round(turn + 1)
-    rows = []
-    for name, values in times.items():
-        env, act, learn = (1000 / ppo.batch * statistics.median(column) for column in zip(*values, strict=True))
-        rows.append(Row(name, env, act, learn, statistics.median(peaks), ppo.epochs))
-    return rows
-
-
-def _times(learner: Learner) -> tuple[float, float, float]:
-    """Seconds in the games, in acting, and in learning, of one iteration."""
-    games: Any = learner.games
-    games.seconds = 0.0
-    start = time.perf_counter()
-    learner.collect()
-    collected = time.perf_counter()
-    learner.update()
-    return games.seconds, collected - start - games.seconds, time.perf_counter() - collected
-
-
-def _matmul_gflops(size: int = 1024, repeats: int = 10) -> float:
-    a, b = torch.randn(size, size), torch.randn(size, size)
-    a @ b
-    start = time.perf_counter()
-    for _ in range(repeats):
-        a @ b
-    return repeats * 2 * size**3 / (time.perf_counter() - start) / 1e9

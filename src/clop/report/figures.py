@@ -1,6 +1,9 @@
 """Figures; the only file that imports matplotlib."""
 
+import itertools
+import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +54,144 @@ def accuracy_bars(
                 if r == 0:
                     tile.set_title(name, fontsize=8)
     return figure
+
+
+def accuracies_beside_published(
+    title: str,
+    ours: Mapping[str, Sequence[float]],
+    published: Mapping[str, tuple[float, float | None]],
+    names: tuple[str, str],
+) -> "Figure":
+    """Bars of ours, with the spread over seeds and each seed as a dot, beside the published ones.
+
+    Args:
+        title: What was tested.
+        ours: Percent of each seed, by method.
+        published: Mean and spread in percent, by method; not every method needs to have them.
+        names: Of the two kinds of bars, with their scale.
+    """
+    figure = _figure(width=max(6.0, 2.0 + 1.1 * len(ours)), height=4.2)
+    axes = figure.subplots()
+    width = 0.38
+    for place, (method, values) in enumerate(ours.items()):
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        _bar(axes, place - width / 2, statistics.mean(values), spread, width, 0)
+        axes.plot([place - width / 2] * len(values), values, "o", markersize=2.5, color="black", alpha=0.6)
+        if method in published:
+            mean, std = published[method]
+            _bar(axes, place + width / 2, mean, std or 0.0, width, 1)
+    from matplotlib.patches import Patch
+
+    handles = [Patch(color=_COLOURS[number], label=name) for number, name in enumerate(names)]
+    figure.legend(handles=handles, loc="outside lower center", frameon=False, fontsize=8)
+    labels = [name.replace("(", "\n(").replace("+", "+\n").replace(", ", ",\n") for name in ours]
+    axes.set_xticks(range(len(ours)), labels, fontsize=8)
+    axes.set_ylabel("test accuracy, %")
+    axes.set_ylim(0, 108)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def _bar(axes: Any, place: float, mean: float, spread: float, width: float, colour: int) -> None:
+    axes.bar(
+        place, mean, width * 0.94, color=_COLOURS[colour], yerr=spread or None, ecolor="black", error_kw={"capsize": 2}
+    )
+    axes.annotate(
+        f"{mean:.1f}",
+        (place, mean + spread),
+        textcoords="offset points",
+        xytext=(0, 3),
+        ha="center",
+        fontsize=8,
+    )
+
+
+def depth_curve(title: str, by_position: Mapping[int, Sequence[float]], plain: Sequence[float] = ()) -> "Figure":
+    """Test accuracy against the stage after which CLOP comes, with the spread over seeds, and the plain network's.
+
+    Args:
+        title: What was trained, at what scale.
+        by_position: Percent of each seed, by the number of the stage.
+        plain: Percent of each seed without CLOP.
+    """
+    figure = _figure(width=5.0, height=3.6)
+    axes = figure.subplots()
+    places = sorted(by_position)
+    means = [statistics.mean(by_position[place]) for place in places]
+    spreads = [statistics.stdev(by_position[p]) if len(by_position[p]) > 1 else 0.0 for p in places]
+    axes.errorbar(places, means, spreads, marker="o", capsize=3, color=_COLOURS[0], label="CLOP after this stage")
+    for place in places:
+        values = by_position[place]
+        axes.plot([place] * len(values), values, ".", markersize=4, color="black", alpha=0.6)
+    if plain:
+        mean = statistics.mean(plain)
+        axes.axhline(mean, color=_COLOURS[1], linestyle="--", label="plain network")
+        if len(plain) > 1:
+            spread = statistics.stdev(plain)
+            axes.axhspan(mean - spread, mean + spread, color=_COLOURS[1], alpha=0.15, linewidth=0)
+    axes.set_xticks(places)
+    axes.set_xlim(min(places) - 0.4, max(places) + 0.4)
+    axes.set_xlabel("position of CLOP, from the image to the classifier")
+    axes.set_ylabel("test accuracy, %")
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Returns of one run over its steps: pairs of steps and return."""
+
+    name: str
+    training: Sequence[tuple[int, float]]
+    """The running return of the last episodes, as the agent learns."""
+    tests: Sequence[tuple[int, float]] = ()
+    """On unseen levels, while training."""
+    final: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Mean and standard error of the evaluations at the end, by ``train`` and ``test`` levels."""
+
+
+def learning_curves(
+    title: str, curves: Sequence[Curve], anchors: Mapping[str, tuple[int, float]] | None = None
+) -> "Figure":
+    """Return over steps: a line as the agent trains, small dots for tests on the way, and at the end a triangle for
+    training levels and a circle for unseen ones, with standard errors.
+
+    Args:
+        title: The game, and the scale.
+        curves: One for each run.
+        anchors: Published returns to compare with, as a cross at these steps.
+    """
+    figure = _figure(width=7.0, height=4.2)
+    axes = figure.subplots()
+    for curve, colour in zip(curves, itertools.cycle(_COLOURS)):
+        axes.plot(*_columns(curve.training), color=colour, linewidth=1.2, label=f"{curve.name}: as it trains")
+        if curve.tests:
+            label = f"{curve.name}: tests on unseen levels"
+            axes.plot(*_columns(curve.tests), "o:", color=colour, markersize=3, linewidth=0.8, label=label)
+        last = curve.training[-1][0] if curve.training else 0
+        for levels, marker in (("train", "^"), ("test", "o")):
+            if levels in curve.final:
+                mean, error = curve.final[levels]
+                label = f"{curve.name}: {mean:.2f} ± {error:.2f} on {levels} levels at the end"
+                axes.errorbar([last], [mean], [error], fmt=marker, color=colour, capsize=3, markersize=7, label=label)
+    for (name, (steps, value)), colour in zip((anchors or {}).items(), itertools.cycle(("black", "grey"))):
+        axes.plot([steps], [value], "x", color=colour, markersize=8, markeredgewidth=2, label=f"{name}: {value:g}")
+    axes.set_xlabel("env steps")
+    axes.set_ylabel("return")
+    axes.margins(x=0.02)
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k")
+    axes.legend(frameon=False, fontsize=7.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def _columns(pairs: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
+    return [steps for steps, _ in pairs], [value for _, value in pairs]
 
 
 def save(figure: "Figure", path: Path) -> None:
