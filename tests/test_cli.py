@@ -7,7 +7,9 @@ import sys
 import pytest
 from PIL import Image
 
+from clop import demo_agent
 from clop.cli import main
+from clop.errors import UsageError
 from clop.experiments.record import RunRecord
 
 
@@ -90,6 +92,7 @@ def test_bench_layer_prints_a_record(capsys):
 def test_demo_leaves_table_figure_and_records_and_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
     """Fails if a second call trains again, or takes records of other settings for its own."""
     out = tmp_path / "demo"
+    monkeypatch.setattr("clop.demo_agent.run", lambda *_: "an agent")
     assert main(["demo", "--out", str(out), "--epochs", "1"]) == 0
     assert "clop(0.6)" in capsys.readouterr().out
     assert "one seed (0)" in (out / "digits.md").read_text()
@@ -106,6 +109,26 @@ def test_demo_leaves_table_figure_and_records_and_goes_on_where_it_stopped(tmp_p
     assert trained == ["clop"]
     assert main(["demo", "--out", str(out), "--epochs", "2"]) == 2
     assert "other settings" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_demo_leaves_an_agent_its_curve_and_a_video_and_goes_on_where_it_stopped(tmp_path, capfd):
+    """Fails if a second call trains again, or if one that was killed after training starts over."""
+    pytest.importorskip("av")
+    out = tmp_path / "demo"
+    told = demo_agent.run(out, 2048, 3, 2)
+    assert "on unseen ones (2 episodes each, clop-v1)" in told
+    assert "$ clop train bigfish --method clop --preset quick --steps 2048" in capfd.readouterr().err
+    with Image.open(out / "bigfish.png") as figure:
+        assert figure.width > 500
+    assert (out / "bigfish.mp4").stat().st_size > 10_000
+    (out / "bigfish.mp4").unlink()
+    assert demo_agent.run(out, 2048, 3, 2) == told
+    again = capfd.readouterr().err
+    assert "$ clop watch" in again
+    assert "$ clop train" not in again
+    with pytest.raises(UsageError, match="other settings"):
+        demo_agent.run(out, 4096, 3, 2)
 
 
 class _Stop(Exception):  # noqa: N818

@@ -1,7 +1,10 @@
 """``clop demo``: a small experiment with digits that need no download, in about two minutes on two cores."""
 
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from clop.errors import UsageError
 from clop.experiments.record import RunRecord, Stopwatch
@@ -9,10 +12,11 @@ from clop.files import write_whole
 from clop.progress import Progress
 from clop.report import figures
 from clop.report.tables import markdown
-from clop.vision import data, methods
-from clop.vision.train import Epoch, VisionConfig, train
+from clop.vision import data
+from clop.vision.methods import METHODS
+from clop.vision.train import Trainer, paper_config, train
 
-_METHODS = ("plain", "dropout", "batch_norm", "clop")
+_SETTINGS: dict[str, dict[str, Any]] = {"plain": {}, "dropout": {"p": 0.5}, "batch_norm": {}, "clop": {"alpha": 0.6}}
 _TITLES = {"train": "train", "centred": "test, centred", "filled": "test, filled"}
 
 
@@ -24,7 +28,7 @@ def run(out: Path, epochs: int, seed: int) -> str:
     if out.exists() and not out.is_dir():
         raise UsageError(f"the demo writes a folder, but {out} is a file; name another with --out")
     task = data.load("digits")
-    records = {name: _run_method(name, task, out / f"digits-{name}.json", epochs, seed) for name in _METHODS}
+    records = {name: _run_method(name, task, out / f"digits-{name}.json", epochs, seed) for name in _SETTINGS}
 
     def label(name: str) -> str:
         settings = records[name].config["settings"]
@@ -58,21 +62,23 @@ def run(out: Path, epochs: int, seed: int) -> str:
 
 
 def _run_method(name: str, task: data.Task, path: Path, epochs: int, seed: int) -> RunRecord:
-    method = methods.named(name)
-    config = VisionConfig(task="digits", method=name, epochs=epochs, seed=seed)
-    settings = asdict(config) | {"settings": asdict(method)}
+    settings = _SETTINGS[name]
+    methods = {} if name == "plain" else {name: METHODS[name](**settings)}
+    threads = torch.get_num_threads()
+    config = paper_config("digits", epochs=epochs, seed=seed, methods=methods, test_every=0, threads=threads)
+    asked = config.asdict() | {"method": name, "settings": settings}
     if path.exists():
         found = RunRecord.read(path)
-        if found.config == settings:
+        if found.config == asked:
             return found
         raise UsageError(f"{path} is the record of a run with other settings; name another folder with --out")
-    watch = Stopwatch("vision", settings)
+    watch = Stopwatch("vision", asked)
     with Progress(f"digits, {name}", epochs * len(task.train), "images") as progress:
 
-        def show(epoch: Epoch) -> None:
-            progress.step(epoch.images, epoch=f"{epoch.epoch}/{epochs}", loss=epoch.loss)
+        def show(trainer: Trainer, row: Mapping[str, float]) -> None:
+            progress.step(trainer.images - progress.done, epoch=f"{row['epoch']:.3g}/{epochs}", loss=row["loss"])
 
-        result = train(config, task, method, on_epoch=show)
+        result = train(config, task, on_part=show)
     record = watch.record(result.metrics())
     record.write(path)
     return record

@@ -6,15 +6,16 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import clop
-from clop.cli.agents import add_evaluate, add_watch
+from clop.cli.agents import add_evaluate, add_plot, add_watch
+from clop.cli.bench import add_bench
+from clop.cli.flags import positive
+from clop.cli.methods import add_methods
 from clop.cli.train import add_train
+from clop.cli.vision import add_vision
 from clop.errors import UsageError, one_of
-
-if TYPE_CHECKING:
-    from clop.experiments.record import RunRecord
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,7 +84,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     picture.add_argument("image", nargs="?", type=Path, help="image file; without one, a synthetic game frame")
     picture.add_argument("--out", type=Path, required=True, help="file to write, such as clop.png")
     picture.add_argument(
-        "--size", type=_positive, default=64, help="positions along the longer side (default: %(default)s)"
+        "--size", type=positive, default=64, help="positions along the longer side (default: %(default)s)"
     )
     picture.add_argument(
         "--alpha", type=_probability, default=0.5, help="alpha of the second row (default: %(default)s)"
@@ -91,42 +92,18 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     picture.add_argument("--seed", type=int, default=0, help="seed of the permutations (default: %(default)s)")
     picture.set_defaults(run=_picture)
 
-    bench = commands.add_parser(
-        "bench", help="measure speeds", description="Measure speeds, as ratios to named baselines."
-    )
-    benches = bench.add_subparsers(
-        title="what to measure", metavar="what", dest="what", required=True, parser_class=_Parser
-    )
-    layer = benches.add_parser(
-        "layer",
-        help="the layer against copying, channel dropout and a Python loop",
-        description="Time the layer, forward and backward in float32, in turns with copying the map and its gradient, "
-        "with Dropout2d, and with a plain-Python layer that follows the authors' code. About half a minute.",
-    )
-    layer.add_argument("--json", action="store_true", help="print the run record as JSON")
-    layer.add_argument("--rounds", type=_positive, default=100, help="turns for each comparison (default: %(default)s)")
-    layer.add_argument("--threads", type=_positive, help="threads torch may use (default: all cores)")
-    layer.set_defaults(run=_bench_layer)
-    train = benches.add_parser(
-        "train",
-        help="the learner: steps per second and where the time goes",
-        description="Time PPO on a game without and with CLOP, in turns with a matrix product: milliseconds of an env "
-        "step in the games, in acting and in learning, and the share of the machine's peak. About two minutes.",
-    )
-    train.add_argument("game", nargs="?", default="starpilot", help="default: %(default)s")
-    train.add_argument("--json", action="store_true", help="print the run record as JSON")
-    train.add_argument("--rounds", type=_positive, default=5, help="turns (default: %(default)s)")
-    train.add_argument("--threads", type=_positive, default=1, help="threads torch may use (default: %(default)s)")
-    train.set_defaults(run=_bench_train)
+    add_bench(commands, _Parser)
 
     demo = commands.add_parser(
         "demo",
-        help="train a small network with and without CLOP, in about two minutes",
+        help="classifiers with and without CLOP, and an agent with it, in about six minutes",
         description="Train the paper's small CNN on handwritten digits drawn small, and test it on digits that fill "
-        "the frame: plain, with dropout, with batch norm and with CLOP. No download. Interrupted, it goes on later.",
+        "the frame: plain, with dropout, with batch norm and with CLOP. Then train PPO with CLOP on the game bigfish "
+        "for three minutes, evaluate it on seen and unseen levels, and film it. No download. Interrupted, it goes on.",
     )
     demo.add_argument("--out", type=Path, default=Path("demo"), help="folder to write (default: %(default)s)")
-    demo.add_argument("--epochs", type=_positive, default=15, help="default: %(default)s")
+    demo.add_argument("--epochs", type=positive, default=15, help="on the digits (default: %(default)s)")
+    demo.add_argument("--steps", type=positive, default=30_000, help="of the agent (default: %(default)s)")
     demo.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     demo.set_defaults(run=_demo)
 
@@ -134,19 +111,15 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         add_train(commands)  # its flags are those of all methods, whose import takes a second
     else:
         commands.add_parser("train", help="train an agent on a Procgen game")
+    if "vision" in words[:1]:
+        add_vision(commands, words)
+    else:
+        commands.add_parser("vision", help="train a classifier as in the paper's tables")
     add_evaluate(commands)
     add_watch(commands)
+    add_plot(commands)
+    add_methods(commands)
     return parser
-
-
-def _positive(text: str) -> int:
-    try:
-        value = int(text.replace("_", ""))
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, got {text!r}")
-    return value
 
 
 def _probability(text: str) -> float:
@@ -180,67 +153,13 @@ def _picture(arguments: argparse.Namespace) -> None:
     print(f"wrote {arguments.out}")
 
 
-def _bench_layer(arguments: argparse.Namespace) -> None:
-    import torch
-
-    from clop.bench import layer
-    from clop.experiments.record import Stopwatch
-    from clop.report.tables import markdown
-
-    if arguments.threads is not None:
-        torch.set_num_threads(arguments.threads)
-    watch = Stopwatch("bench layer", {"rounds": arguments.rounds, "threads": torch.get_num_threads()})
-    rows = layer.run(
-        arguments.rounds, lambda row: print(f"measured {row.what} against {row.baseline}", file=sys.stderr)
-    )
-    if arguments.json:
-        _print_record(watch.record({"rows": [row.asdict() for row in rows]}))
-        return
-    cells = [
-        [row.what, f"{row.ours_ms:.3f}", row.baseline, f"{row.baseline_ms:.3f}", f"{row.ratio:.2f}"] for row in rows
-    ]
-    print(markdown(["what", "ours, ms", "baseline", "baseline, ms", "ours / baseline"], cells))
-
-
-def _print_record(record: "RunRecord") -> None:
-    print(json.dumps(dataclasses.asdict(record), indent=2, ensure_ascii=False))
-
-
-def _bench_train(arguments: argparse.Namespace) -> None:
-    import torch
-
-    from clop import machine
-    from clop.bench import train
-    from clop.experiments.record import Stopwatch
-    from clop.report.tables import markdown
-
-    machine.keep_memory()
-    torch.set_num_threads(arguments.threads)
-    config = {"game": arguments.game, "rounds": arguments.rounds, "threads": arguments.threads}
-    watch = Stopwatch("bench train", config)
-    rows = train.run(
-        arguments.game, arguments.rounds, lambda turn: print(f"turn {turn} of {arguments.rounds}", file=sys.stderr)
-    )
-    if arguments.json:
-        _print_record(watch.record({"rows": [row.asdict() for row in rows]}))
-        return
-    header = ["method", "steps/s", "games, ms", "acting, ms", "learning, ms", "share of peak"]
-    cells = [
-        [
-            row.what,
-            f"{row.steps_per_second:.0f}",
-            *(f"{value:.2f}" for value in (row.env_ms, row.act_ms, row.learn_ms)),
-            f"{row.share_of_peak:.0%}",
-        ]
-        for row in rows
-    ]
-    print(markdown(header, cells))
-    print(f"peak: {rows[0].peak_gflops:.0f} GFLOP/s, {arguments.threads} thread(s), {arguments.game}, 3 epochs")
-
-
 def _demo(arguments: argparse.Namespace) -> None:
-    from clop import demo, machine
+    from clop import demo, demo_agent, machine
 
     machine.keep_memory()
     print(demo.run(arguments.out, arguments.epochs, arguments.seed))
-    print(f"The table, its figure (digits.png) and the records are in {arguments.out}")
+    print(demo_agent.run(arguments.out, arguments.steps, arguments.seed))
+    print(
+        f"The table and figure of the digits (digits.png), the agent's learning curve (bigfish.png), a video of it "
+        f"(bigfish.mp4) and all records are in {arguments.out}"
+    )

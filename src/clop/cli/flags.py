@@ -17,8 +17,8 @@ _SEPARATOR = "."
 
 def add_group(parser: argparse.ArgumentParser, name: str, config: type[Any]) -> None:
     """Flags ``--name.field`` for the fields of a dataclass; only those that are given appear in the result."""
-    group = parser.add_argument_group(f"{name}: {_first_line(config)}")
-    hints, texts = typing.get_type_hints(config), _field_texts(config)
+    group = parser.add_argument_group(f"{name}: {first_line(config)}")
+    hints, texts = typing.get_type_hints(config), field_texts(config)
     for field in dataclasses.fields(config):
         shown = "" if field.default in (None, dataclasses.MISSING) else f" (default: {field.default})"
         options: dict[str, Any] = {
@@ -42,6 +42,13 @@ def refuse_inactive(arguments: argparse.Namespace, known: Mapping[str, Any], act
         if name not in active and fields:
             flag = _flag(name, next(iter(fields)))
             raise UsageError(f"{flag} is a setting of {name}, which is not active here; {how.format(name=name)}")
+
+
+def positive(text: str) -> int:
+    """An integer of at least 1."""
+    if (value := integer(text)) < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 1, got {text!r}")
+    return value
 
 
 def integer(text: str) -> int:
@@ -84,11 +91,12 @@ def _options(hint: Any) -> dict[str, Any]:
     return {"type": _PARSERS[hint], "metavar": {int: "N", float: "X", str: "NAME"}[hint]}
 
 
-def _first_line(config: type[Any]) -> str:
+def first_line(config: type[Any]) -> str:
+    """What a class says of itself."""
     return inspect.cleandoc(config.__doc__ or "").partition("\n")[0]
 
 
-def _field_texts(config: type[Any]) -> dict[str, str]:
+def field_texts(config: type[Any]) -> dict[str, str]:
     """The string under each field of a class, read from its source."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(config))).body
     assert isinstance(definition, ast.ClassDef)

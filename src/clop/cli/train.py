@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> None:
     import torch
 
     from clop import machine
-    from clop.experiments.agents import KIND, summarise, train_agent
+    from clop.experiments.agents import KIND, method_text, summarise, train_agent
     from clop.experiments.run_folder import RunFolder
     from clop.rl.train import TrainConfig
     from clop.rl.workers import Workers, join, leave
@@ -110,7 +110,8 @@ def run(arguments: argparse.Namespace) -> None:
         episodes = arguments.eval_episodes or (100 if config.preset == "quick" else 1000)
         summary = summarise(folder, work, episodes)
         print(
-            f"{config.game} with {config.method}, preset {config.preset}, {summary['env_steps']} steps: "
+            f"{config.game} with {method_text(config, work.agent())}, preset {config.preset}, "
+            f"{summary['env_steps']} steps: "
             f"{summary['train']['mean']:.2f} on training levels, {summary['test']['mean']:.2f} on unseen ones "
             f"({summary['test']['episodes']} episodes each, {summary['test']['protocol']}); the run is in {folder.path}"
         )

@@ -78,7 +78,9 @@ class AgentWork:
     def _tested(self) -> float:
         """The return on unseen levels; training draws on afterwards as if nothing had been."""
         evaluation = EvalConfig(episodes=self.config.test_episodes)
-        return evaluate(self.agent(), train_levels(self.config), evaluation, backend=self.config.backend).mean
+        return evaluate(
+            self.agent(), train_levels(self.config, evaluation.levels), evaluation, backend=self.config.backend
+        ).mean
 
     def agent(self) -> Agent:
         return Agent(self.learner.model, self.learner.method, self.learner.context())
@@ -126,9 +128,22 @@ def train_agent(
     return work
 
 
-def train_levels(config: TrainConfig) -> TrainLevels:
-    """What the agent of a run has seen."""
-    return TrainLevels(config.game, config.mode, config.start_level, config.levels)
+def train_levels(config: TrainConfig, levels: str) -> TrainLevels:
+    """What the agent of a run has seen, to play ``train`` or ``test`` levels.
+
+    Levels that a method kept for itself are neither: they were not learnt on, and are not new to the agent.
+    """
+    plan = build_plan(config)
+    if levels == "train":
+        with torch.random.fork_rng(devices=[]):
+            methods.compose(dict(config.methods)).configure(plan)
+    return plan.levels
+
+
+def method_text(config: TrainConfig, agent: Agent) -> str:
+    """The method's name, with what has to stand beside a score of it."""
+    notes = "; ".join(f"{name} {text}" for name, text in agent.method.notes().items())
+    return f"{config.method} ({notes})" if notes else config.method
 
 
 def load_agent(folder: RunFolder, device: torch.device | str = "cpu") -> tuple[TrainConfig, Agent]:
@@ -153,7 +168,8 @@ def evaluate_run(
     the same numbers, since protocol, levels, number, seed and steps are in its name and decide them."""
     title = f"{config.game}, {evaluation.levels} levels, {evaluation.name}"
     with Progress(title, evaluation.total, "episodes") as progress:
-        result = evaluate(agent, train_levels(config), evaluation, backend=config.backend, progress=progress)
+        trained = train_levels(config, evaluation.levels)
+        result = evaluate(agent, trained, evaluation, backend=config.backend, progress=progress)
     name = f"{evaluation.name}-{evaluation.levels}-{result.episodes}-seed{evaluation.seed}-step{agent.ctx.env_steps}"
     path = folder.path / "evaluations" / f"{name}.csv"
     write_whole(path, lambda draft: draft.write_text(result.csv()))
@@ -171,6 +187,7 @@ def summarise(folder: RunFolder, work: AgentWork, episodes: int) -> dict[str, An
     summary = {
         "game": config.game,
         "method": config.method,
+        "notes": agent.method.notes(),
         "preset": config.preset,
         "env_steps": work.done,
         **{levels: result.summary() for levels, result in results.items()},

@@ -85,7 +85,8 @@ def run_to_end(
 
 
 def _run(work: Work, folder: RunFolder, checkpoint_seconds: float, workers: Workers, events: Any) -> None:
-    done, state = work.done, None
+    done = work.done
+    state: dict[str, Any] | None = None
     saved, clock = done, time.monotonic()
 
     def save() -> None:

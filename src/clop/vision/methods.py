@@ -1,61 +1,285 @@
-"""What a network may be given against overfitting: the methods of the paper's classification tables.
+"""What a classifier may be given against overfitting: the methods of the paper's tables.
 
-A method is a frozen config. It says which layers go where in the network; the network knows no method.
+A method is a frozen config that changes training in at most three places: the network before it is built, the pixels
+of a batch, and what the network and the loss see of it. The trainer knows no method by name, and an empty method is
+the plain network. Methods compose with ``+``; each place is visited in their order.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Literal
 
-from torch import nn
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
 
+from clop import augment
 from clop.errors import UsageError, one_of
 from clop.layer import CLOP
+from clop.vision.models import Classifier, build, num_stages
+
+
+@dataclass
+class Plan:
+    """The network that is to be built; methods edit it."""
+
+    network: str
+    generator: Generator
+    """For layers that draw: the trainer's own, so that a resumed run draws on."""
+    batch_norm: bool = False
+    layers: dict[str, list[nn.Module]] = field(default_factory=dict)
+
+    @property
+    def paper_strength(self) -> float:
+        """The paper's alpha for this network, which its code takes for the rate of channel dropout too."""
+        return 0.9 if self.network == "small_cnn" else 0.7
+
+    def put(self, place: str, layer: nn.Module) -> None:
+        """Add a layer after a place; a second one follows the first."""
+        self.layers.setdefault(place, []).append(layer)
+
+    def stage(self, number: int | None) -> str:
+        """The place after a stage by its number from 1, that of the last stage if not given."""
+        last = num_stages(self.network)
+        if number is not None and not 1 <= number <= last:
+            raise UsageError(f"{self.network} has the positions 1 to {last}, got {number}")
+        return f"stage{last if number is None else number}"
+
+    def build(self, channels: int, classes: int, image_size: int) -> Classifier:
+        return build(self.network, channels, classes, image_size, batch_norm=self.batch_norm, layers=self.layers)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Images as the network takes them, (N, C, H, W), and their classes, (N,); a mixture has two classes an image."""
+
+    images: Tensor
+    labels: Tensor
+    others: Tensor | None = None
+    """The classes of what was mixed in."""
+    weight: float = 1.0
+    """Of the first class; the rest is the other's."""
+
+    @property
+    def heavier(self) -> Tensor:
+        """The class each image has most of."""
+        return self.labels if self.others is None or self.weight >= 0.5 else self.others
+
+    def loss(self, logits: Tensor) -> Tensor:
+        """Cross-entropy."""
+        if self.others is None:
+            return F.cross_entropy(logits, self.labels)
+        first, second = F.cross_entropy(logits, self.labels), F.cross_entropy(logits, self.others)
+        return self.weight * first + (1 - self.weight) * second
 
 
 @dataclass(frozen=True)
 class Method:
     """Changes nothing: the plain network."""
 
-    batch_norm: ClassVar[bool] = False
+    def configure(self, plan: Plan) -> None:
+        """Edit the network, once, before it is built."""
 
-    def layers(self, deepest: str) -> Mapping[str, nn.Module]:
-        """Layers by place; ``deepest`` is the place of the last feature map."""
-        return {}
+    def augment(self, pixels: Tensor, generator: Generator) -> Tensor:
+        """Each training batch as it is stored, (N, C, H, W) bytes, or floats in [0, 1] from a method before."""
+        return pixels
 
-
-@dataclass(frozen=True)
-class Dropout(Method):
-    """Dropout in the dense part, as the paper's text says."""
-
-    p: float = 0.5
-
-    def layers(self, deepest: str) -> Mapping[str, nn.Module]:
-        return {"dense1": nn.Dropout(self.p), "dense2": nn.Dropout(self.p)}
-
-
-@dataclass(frozen=True)
-class BatchNorm(Method):
-    """Batch norm after each convolution."""
-
-    batch_norm: ClassVar[bool] = True
+    def mix(self, batch: Batch, generator: Generator) -> Batch:
+        """What the network and the loss see."""
+        return batch
 
 
 @dataclass(frozen=True)
 class Clop(Method):
-    """CLOP after the deepest feature map."""
+    """CLOP, local permutations of a feature map (Bertoin and Rachelson, 2022)."""
 
-    alpha: float = 0.6
+    alpha: float | None = None
+    """Probability of a swap; 0.9 for the small CNN and 0.7 for VGGs if not given."""
+    position: int | None = None
+    """The stage after which it comes, from 1; the last if not given."""
+    variant: Literal["paper", "raster", "clamp"] = "paper"
+    """``paper`` is the paper's rule, ``raster`` that of the authors' code."""
+    local: bool = True
+    channel_consistent: bool = True
+    per_sample: bool = False
 
-    def layers(self, deepest: str) -> Mapping[str, nn.Module]:
-        return {deepest: CLOP(self.alpha)}
+    def __post_init__(self) -> None:
+        if self.alpha is not None and not 0 <= self.alpha <= 1:
+            raise UsageError(f"clop.alpha is a probability and must lie in [0, 1], got {self.alpha}")
+
+    def configure(self, plan: Plan) -> None:
+        layer = CLOP(
+            plan.paper_strength if self.alpha is None else self.alpha,
+            variant=self.variant,
+            local=self.local,
+            channel_consistent=self.channel_consistent,
+            per_sample=self.per_sample,
+            generator=plan.generator,
+        )
+        plan.put(plan.stage(self.position), layer)
 
 
-METHODS: dict[str, type[Method]] = {"plain": Method, "dropout": Dropout, "batch_norm": BatchNorm, "clop": Clop}
+@dataclass(frozen=True)
+class Dropout(Method):
+    """Dropout, as the paper's text has it or as the authors' code does (Srivastava et al., 2014)."""
+
+    style: Literal["dense", "channel"] = "dense"
+    """``dense``: of values after both dense layers, as the text says. ``channel``: of whole channels of the last map,
+    as the code that made the paper's numbers does."""
+    p: float | None = None
+    """Probability that a value or channel is dropped; if not given, 0.5 for ``dense``, and for ``channel`` that of
+    the code, 0.9 for the small CNN and 0.7 for VGGs."""
+
+    def __post_init__(self) -> None:
+        if self.p is not None and not 0 <= self.p < 1:
+            raise UsageError(f"dropout.p is a probability and must lie in [0, 1), got {self.p}")
+
+    def configure(self, plan: Plan) -> None:
+        if self.style == "channel":
+            rate = plan.paper_strength if self.p is None else self.p
+            plan.put(plan.stage(None), DropoutLayer(rate, plan.generator))
+        else:
+            for place in ("dense1", "dense2"):
+                plan.put(place, DropoutLayer(0.5 if self.p is None else self.p, plan.generator))
 
 
-def named(name: str) -> Method:
-    """A method with its defaults."""
-    if name not in METHODS:
-        raise UsageError(one_of("method", name, METHODS))
-    return METHODS[name]()
+class DropoutLayer(nn.Module):
+    """Inverted dropout from a given generator: of values of vectors (N, C), of whole channels of maps (N, C, H, W)."""
+
+    def __init__(self, p: float, generator: Generator) -> None:
+        super().__init__()
+        self.p, self.generator = p, generator
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        kept = torch.empty(x.shape[:2]).bernoulli_(1 - self.p, generator=self.generator).mul_(1 / (1 - self.p))
+        return x * kept.to(x.device).view(*x.shape[:2], *(1 for _ in x.shape[2:]))
+
+    def extra_repr(self) -> str:
+        return f"p={self.p:g}"
+
+
+@dataclass(frozen=True)
+class BatchNorm(Method):
+    """Batch norm at each convolution (Ioffe and Szegedy, 2015)."""
+
+    def configure(self, plan: Plan) -> None:
+        plan.batch_norm = True
+
+
+@dataclass(frozen=True)
+class Mixup(Method):
+    """Mixtures of two images and of their labels (Zhang et al., 2018)."""
+
+    beta: float = 0.2
+    """Both parameters of the Beta law of the weight, of which there is one for each batch; 0 mixes nothing."""
+
+    def __post_init__(self) -> None:
+        if self.beta < 0:
+            raise UsageError(f"mixup.beta must be at least 0, got {self.beta}")
+
+    def mix(self, batch: Batch, generator: Generator) -> Batch:
+        if self.beta == 0:
+            return batch
+        # torch draws from a Beta law with its global generator only, hence numpy's with a seed from ours.
+        seed = int(torch.randint(2**62, (), generator=generator))
+        weight = float(np.random.default_rng(seed).beta(self.beta, self.beta))
+        partners = torch.randperm(len(batch.labels), generator=generator).to(batch.labels.device)
+        mixed = torch.lerp(batch.images[partners], batch.images, weight)
+        return Batch(mixed, batch.labels, batch.labels[partners], weight)
+
+
+# ---- of the input, as in the paper's table of costs ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Crop(Method):
+    """A random window of the image continued beyond its edges."""
+
+    p: float = 1.0
+    """Probability that an image is changed."""
+    pad: int = 8
+    """By how much it is continued on each side, in 64ths of a side."""
+
+    def __post_init__(self) -> None:
+        augment.Crop(p=self.p)
+        if self.pad < 0:
+            raise UsageError(f"crop.pad must be at least 0, got {self.pad}")
+
+    def augment(self, pixels: Tensor, generator: Generator) -> Tensor:
+        if self.p == 0 or self.pad == 0:
+            return pixels
+        return augment.Crop(p=self.p, pad=self.pad)(pixels, generator=generator)
+
+
+@dataclass(frozen=True)
+class Rotation(Method):
+    """A turn by a random small angle."""
+
+    p: float = 1.0
+    """Probability that an image is changed."""
+    degrees: float = 15.0
+    """Up to which the angle is uniform in either direction."""
+
+    def __post_init__(self) -> None:
+        augment.Tilt(p=self.p)
+
+    def augment(self, pixels: Tensor, generator: Generator) -> Tensor:
+        if self.p == 0 or self.degrees == 0:
+            return pixels
+        return augment.Tilt(p=self.p, degrees=self.degrees)(pixels, generator=generator)
+
+
+@dataclass(frozen=True)
+class Cutout(Method):
+    """A black box of random size (DeVries and Taylor, 2017)."""
+
+    p: float = 1.0
+    """Probability that an image is changed."""
+
+    def __post_init__(self) -> None:
+        augment.Cutout(p=self.p)
+
+    def augment(self, pixels: Tensor, generator: Generator) -> Tensor:
+        return pixels if self.p == 0 else augment.Cutout(p=self.p)(pixels, generator=generator)
+
+
+@dataclass(frozen=True)
+class RandomConv(Method):
+    """A random convolution, which changes colour and texture (Lee et al., 2020)."""
+
+    p: float = 1.0
+    """Probability that an image is changed."""
+    shared: bool = False
+    """One filter for the whole batch instead of one for each image."""
+
+    def __post_init__(self) -> None:
+        augment.RandomConv(p=self.p)
+
+    def augment(self, pixels: Tensor, generator: Generator) -> Tensor:
+        return pixels if self.p == 0 else augment.RandomConv(p=self.p, shared=self.shared)(pixels, generator=generator)
+
+
+METHODS: dict[str, type[Method]] = {
+    "batch_norm": BatchNorm,
+    "clop": Clop,
+    "crop": Crop,
+    "cutout": Cutout,
+    "dropout": Dropout,
+    "mixup": Mixup,
+    "random_conv": RandomConv,
+    "rotation": Rotation,
+}
+
+
+def names(text: str) -> list[str]:
+    """``dropout+clop`` as a list; ``plain`` stands for no method."""
+    parts = [part.strip() for part in text.split("+")]
+    for part in parts:
+        if part != "plain" and part not in METHODS:
+            raise UsageError(one_of("method", part, ["plain", *METHODS]))
+    chosen = [part for part in parts if part != "plain"]
+    if len(set(chosen)) < len(chosen):
+        raise UsageError(f"a method is named twice in {text!r}")
+    return chosen

@@ -1,0 +1,139 @@
+"""``clop bench vision``: images per second of our training loop against a plain one, and what CLOP costs in it.
+
+Each loop has a process of its own, since the C library's memory settings act on a whole process, and the processes
+take turns: while one trains, the others wait.
+"""
+
+import multiprocessing
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+from clop import machine
+from clop.vision.data import Task
+from clop.vision.methods import Clop
+from clop.vision.models import SmallCNN
+from clop.vision.sets import Images
+from clop.vision.train import Trainer, normalised, paper_config
+
+BATCH = 64
+_PLAIN, _OURS, _CLOP = "plain loop", "ours", "ours with CLOP"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A loop, and how it compares with another one in the same rounds."""
+
+    what: str
+    images_per_second: float
+    """Median over rounds."""
+    baseline: str | None = None
+    ratio: float | None = None
+    """Speed to that of the baseline, median over rounds."""
+    quartiles: tuple[float, float] | None = None
+    """Of that ratio."""
+
+    def asdict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def run(rounds: int, batches: int, threads: int, on_round: Callable[[int], None] = lambda _: None) -> list[Row]:
+    """All loops in turns; a turn is as many batches."""
+    loops = {name: _Process(name, batches, threads) for name in (_PLAIN, _OURS, _CLOP)}
+    order = random.Random(0)
+    seconds: dict[str, list[float]] = {name: [] for name in loops}
+    try:
+        for loop in loops.values():
+            loop.turn()  # warm up
+        for number in range(rounds):
+            for name in order.sample(list(loops), len(loops)):
+                seconds[name].append(loops[name].turn())
+            on_round(number + 1)
+    finally:
+        for loop in loops.values():
+            loop.end()
+    return compare(seconds, batches * BATCH, {_OURS: _PLAIN, _CLOP: _OURS})
+
+
+def compare(seconds: Mapping[str, list[float]], images: int, baselines: Mapping[str, str]) -> list[Row]:
+    """Medians; ratios are taken round by round, so that what else the machine does falls out."""
+    rows = []
+    for name, times in seconds.items():
+        speed = images / statistics.median(times)
+        if name not in baselines:
+            rows.append(Row(name, speed))
+            continue
+        ratios = [theirs / ours for ours, theirs in zip(times, seconds[baselines[name]], strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else 3 * ratios
+        rows.append(Row(name, speed, baselines[name], middle, (low, high)))
+    return rows
+
+
+class _Process:
+    """A loop in a process that trains when it is told to."""
+
+    def __init__(self, name: str, batches: int, threads: int) -> None:
+        context = multiprocessing.get_context("spawn")  # fork would share our memory settings
+        self._pipe, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other, name, batches, threads), daemon=True)
+        self._process.start()
+
+    def turn(self) -> float:
+        """Train on a few batches; the seconds it took."""
+        self._pipe.send(True)
+        return self._pipe.recv()
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.join()
+
+
+def _serve(pipe: "Connection[Any, Any]", name: str, batches: int, threads: int) -> None:
+    torch.set_num_threads(threads)
+    turn = plain_loop(batches) if name == _PLAIN else _our_loop(batches, clop=name == _CLOP)
+    while pipe.recv():
+        start = time.perf_counter()
+        turn()
+        pipe.send(time.perf_counter() - start)
+
+
+def _task(batches: int) -> Task:
+    """Random images: the speed is that of any others."""
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(256, (batches * BATCH, 1, 32, 32), generator=generator, dtype=torch.uint8)
+    labels = torch.randint(10, (batches * BATCH,), generator=generator)
+    return Task("mnist-usps", 10, Images(pixels, labels), {}, source="noise")
+
+
+def _our_loop(batches: int, *, clop: bool) -> Callable[[], object]:
+    machine.keep_memory()
+    methods = {"clop": Clop()} if clop else {}
+    trainer = Trainer(paper_config("mnist-usps", epochs=10**6, test_every=0, methods=methods), _task(batches))
+    trainer.part = batches
+    return trainer.advance
+
+
+def plain_loop(batches: int) -> Callable[[], object]:
+    """The loop of a tutorial: float images in a DataLoader, NCHW, the C library and Adam as they come."""
+    task = _task(batches)
+    pixels = normalised(task.train.pixels, task).contiguous()
+    loader = DataLoader(TensorDataset(pixels, task.train.labels), batch_size=BATCH, shuffle=True)
+    model = SmallCNN(1, 10, 32)
+    optimiser = torch.optim.Adam(model.parameters(), 5e-4)
+
+    def epoch() -> None:
+        model.train()
+        for images, labels in loader:
+            optimiser.zero_grad()
+            F.cross_entropy(model(images), labels).backward()
+            optimiser.step()
+
+    return epoch

@@ -1,0 +1,54 @@
+"""The benchmarks of classifiers compare what they say they compare."""
+
+import pytest
+import torch
+
+from clop.bench import augment, vision
+from clop.vision.data import Task
+from clop.vision.models import SmallCNN
+from clop.vision.sets import Images
+
+
+def test_a_ratio_is_taken_round_by_round():
+    """A machine that is three times slower in one round: the medians of the two loops would say 3 or 1, not 2."""
+    rows = vision.compare({"plain": [2.0, 6.0], "ours": [1.0, 3.0]}, 100, {"ours": "plain"})
+    assert rows[0].images_per_second == pytest.approx(25)
+    assert rows[1].ratio == pytest.approx(2)
+    assert rows[1].quartiles == pytest.approx((2, 2))
+
+
+def test_the_plain_loop_is_plain_and_learns(monkeypatch):
+    """Fails if the baseline is made slow by doing more than ours, or nothing at all."""
+    seen, forward = [], SmallCNN.forward
+    monkeypatch.setattr(SmallCNN, "forward", lambda self, x: seen.append(x) or forward(self, x))
+    vision.plain_loop(2)()
+    assert [x.shape for x in seen] == [(64, 1, 32, 32)] * 2
+    assert all(x.dtype == torch.float32 and x.is_contiguous() for x in seen)
+
+
+@pytest.mark.slow
+def test_three_loops_take_turns_in_processes_of_their_own():
+    rows = vision.run(rounds=2, batches=1, threads=1)
+    assert [row.what for row in rows] == ["plain loop", "ours", "ours with CLOP"]
+    assert all(row.images_per_second > 0 for row in rows)
+    assert [row.baseline for row in rows] == [None, "plain loop", "ours"]
+
+
+def test_costs_are_beside_the_papers():
+    rows = {row.method: row for row in augment.compare("mnist", {"plain": 2.0, "crop": 3.0, "random_conv": 4.0}, "x")}
+    assert rows["crop"].ratio == pytest.approx(1.5)
+    assert rows["crop"].paper_ratio == pytest.approx(16.8 / 6.6)
+    assert rows["random_conv"].paper_ratio is None, "printed N/A"
+
+
+def test_every_method_passes_over_every_image_in_training_mode(monkeypatch):
+    seen, forward = [], SmallCNN.forward
+    monkeypatch.setattr(SmallCNN, "forward", lambda self, x: seen.append((len(x), self.training)) or forward(self, x))
+    pixels = torch.randint(256, (100, 1, 16, 16), dtype=torch.uint8)
+    task = Task("mnist-usps", 10, Images(pixels, torch.zeros(100, dtype=torch.long)), {})
+    rows = augment.run("mnist", task, "small_cnn")
+    assert [row.method for row in rows] == list(augment.METHOD_NAMES)
+    assert rows[0].ratio == 1
+    warm_up = len(augment.METHOD_NAMES) * 64
+    assert sum(count for count, _ in seen) == warm_up + len(augment.METHOD_NAMES) * 100
+    assert all(training for _, training in seen)

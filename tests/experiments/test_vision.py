@@ -1,0 +1,203 @@
+"""Training a classifier in a folder, through the command line: interrupted at any moment, it goes on as if not."""
+
+import json
+import os
+import signal
+
+import pytest
+import torch
+
+from clop.cli import main
+from clop.experiments.run_folder import RunFolder, read_checkpoint
+from clop.experiments.vision import label
+from clop.vision.methods import Clop, Dropout
+from clop.vision.train import Trainer, VisionConfig
+
+TINY = ["--image-size", "16", "--epochs", "2", "--train-images", "150", "--batch-size", "32", "--test-every", "2"]
+
+
+@pytest.fixture(autouse=True)
+def short_parts(monkeypatch):
+    """Two batches a part, so three parts an epoch."""
+    make = Trainer.__init__
+
+    def init(self, *arguments, **named):
+        make(self, *arguments, **named)
+        self.part = 2
+
+    monkeypatch.setattr(Trainer, "__init__", init)
+
+
+def vision(out, *more, task="digits"):
+    return ["vision", task, *TINY, "--out", str(out), *more]
+
+
+def stop_after(monkeypatch, iteration, number=signal.SIGINT):
+    """The signal comes in the middle of the part after so many."""
+    train = Trainer._train
+
+    def interrupted(self, order):
+        if self.iteration == iteration:
+            os.kill(os.getpid(), number)
+        return train(self, order)
+
+    monkeypatch.setattr(Trainer, "_train", interrupted)
+    return lambda: monkeypatch.setattr(Trainer, "_train", train)
+
+
+def test_a_run_leaves_settings_metrics_weights_events_and_a_summary(tmp_path, capsys):
+    assert main(vision(tmp_path / "run", "--method", "clop+mixup", "--clop.alpha", "0.3")) == 0
+    folder = RunFolder.open(tmp_path / "run", "vision")
+    assert VisionConfig.fromdict(folder.config).methods["clop"] == Clop(alpha=0.3)
+    rows = folder.metrics()
+    assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert rows[-1]["images"] == 300
+    assert [("test_accuracy_filled" in row) for row in rows] == [False] * 5 + [True]
+    summary = folder.summary
+    assert summary["label"] == "clop(alpha=0.3)+mixup"
+    assert summary["scale"] == "small_cnn, 150 of 1198 images of digits, 16 px, 2 epochs"
+    assert summary["test_accuracy_filled"] == rows[-1]["test_accuracy_filled"]
+    assert summary["running_accuracy"] == rows[-1]["running_accuracy"]
+    assert summary["position"] == 3
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+    told = capsys.readouterr().out
+    assert "in evaluation mode" in told
+    assert "running in training mode" in told
+    assert summary["scale"] in told
+
+
+def test_of_a_finished_run_the_weights_are_kept_and_not_what_the_optimiser_knows(tmp_path):
+    assert main(vision(tmp_path / "run")) == 0
+    assert len(list((tmp_path / "run" / "checkpoints").glob("step-*.pt"))) == 1
+    state = read_checkpoint(tmp_path / "run" / "checkpoints" / "last.pt")
+    assert set(state) == {"model", "iteration"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("iteration", [1, 4])
+def test_an_interrupted_run_goes_on_bit_for_bit(iteration, number, tmp_path, capsys, monkeypatch):
+    """In the first epoch and in the second; fails if the order of images or a draw is lost."""
+    settings = ["--method", "crop+clop+dropout"]
+    assert main(vision(tmp_path / "whole", *settings)) == 0
+    go_on = stop_after(monkeypatch, iteration, number)
+    assert main(vision(tmp_path / "run", *settings)) == 2
+    images = {1: 64, 4: 214}[iteration]
+    assert (
+        f"stopped after {images} images; go on with: clop vision --resume {tmp_path / 'run'}" in capsys.readouterr().err
+    )
+    go_on()
+    assert main(["vision", "--resume", str(tmp_path / "run")]) == 0
+    for name in ("metrics.jsonl",):
+        assert (tmp_path / "run" / name).read_text() == (tmp_path / "whole" / name).read_text()
+    whole, run = (read_checkpoint(tmp_path / n / "checkpoints" / "last.pt")["model"] for n in ("whole", "run"))
+    assert all(torch.equal(whole[name], run[name]) for name in whole)
+
+
+def test_a_run_that_diverges_keeps_the_state_before_it(tmp_path, capsys, monkeypatch):
+    train = Trainer._train
+
+    def diverging(self, order):
+        if self.iteration == 2:
+            self.model.head.bias.data.fill_(float("nan"))
+        return train(self, order)
+
+    monkeypatch.setattr(Trainer, "_train", diverging)
+    assert main(vision(tmp_path / "run")) == 2
+    assert "the loss is no longer a number after 128 images" in capsys.readouterr().err
+    state = read_checkpoint(tmp_path / "run" / "checkpoints" / "last.pt")
+    assert state["iteration"] == 2
+    assert all(torch.isfinite(value).all() for value in state["model"].values())
+
+
+def test_several_seeds_print_their_table_and_the_same_command_goes_on(tmp_path, capsys, monkeypatch):
+    command = vision(tmp_path / "runs", "--seeds", "3", "--seed", "1")
+    go_on = stop_after(monkeypatch, 4)
+    assert main(command) == 2
+    go_on()
+    capsys.readouterr()
+    trained = []
+    make = Trainer.__init__
+    monkeypatch.setattr(
+        Trainer, "__init__", lambda self, config, *a: trained.append(config.seed) or make(self, config, *a)
+    )
+    assert main(command) == 0
+    assert sorted(folder.name for folder in (tmp_path / "runs").iterdir()) == ["seed-1", "seed-2", "seed-3"]
+    table = capsys.readouterr().out
+    assert "±" in table
+    assert "| plain  |" in table
+    assert trained == [1, 2, 3]
+    assert main(command) == 0, "a third time: nothing is left to do"
+    assert trained == [1, 2, 3]
+    assert main(vision(tmp_path / "runs", "--seeds", "3", "--seed", "1", "--learning-rate", "0.1")) == 2
+    assert "holds a run with other settings" in capsys.readouterr().err
+    assert main(["vision", "--resume", str(tmp_path / "runs")]) == 0
+
+
+def test_a_folder_with_a_run_in_it_is_refused_and_missing_data_leaves_none(tmp_path, capsys):
+    assert main(vision(tmp_path / "run")) == 0
+    before = (tmp_path / "run" / "config.json").read_bytes()
+    assert main(vision(tmp_path / "run")) == 2
+    assert "nothing in it will be overwritten; go on with it by --resume" in capsys.readouterr().err
+    assert (tmp_path / "run" / "config.json").read_bytes() == before
+    assert main(vision(tmp_path / "other", "--data", str(tmp_path / "none"), task="imagenet")) == 2
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["digts"], "clop: unknown task 'digts'; did you mean 'digits'?"),
+        ([], "clop: which task? for example: clop vision digits --method clop"),
+        (["digits", "--method", "clopp"], "clop: unknown method 'clopp'; did you mean 'clop'?"),
+        (
+            ["digits", "--position", "2"],
+            "clop: --clop.position is a setting of clop, which is not active here; add it with --method clop",
+        ),
+        (
+            ["digits", "--method", "clop", "--mixup.beta", "1"],
+            "clop: --mixup.beta is a setting of mixup, which is not active here; add it with --method mixup",
+        ),
+        (["digits", "--method", "clop", "--position", "4"], "clop: small_cnn has the positions 1 to 3, got 4"),
+        (
+            ["--resume", "x", "--epochs", "3"],
+            "clop: a run goes on with the settings it began with; leave out --epochs with --resume",
+        ),
+        (["--resume", "x"], "clop: x holds no run: it has no config.json"),
+        (["digits", "--seeds", "0"], "clop: --seeds: expected a number of at least 1, got 0"),
+        (["table", "digits"], "clop: the following arguments are required: RUNS; see clop vision table --help"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_leaves_nothing(arguments, sentence, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["vision", *arguments]) == 2
+    assert capsys.readouterr().err.strip() == sentence
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_of_another_kind_is_not_gone_on_with(tmp_path, capsys):
+    RunFolder.create(tmp_path / "agent", "agent", {})
+    assert main(["vision", "--resume", str(tmp_path / "agent")]) == 2
+    assert "holds a run of kind 'agent', expected 'vision'" in capsys.readouterr().err
+
+
+def test_a_label_names_what_is_not_the_papers():
+    def config(**methods):
+        return VisionConfig("digits", "small_cnn", 32, 1, methods=methods)
+
+    assert label(config()) == "plain"
+    assert label(config(clop=Clop())) == "clop"
+    assert label(config(clop=Clop(position=2, per_sample=True))) == "clop(position=2, per_sample=True)"
+    assert label(config(dropout=Dropout(style="channel"), clop=Clop())) == "dropout(style=channel)+clop"
+
+
+def test_a_table_leaves_out_what_has_not_ended(tmp_path, capsys, monkeypatch):
+    assert main(vision(tmp_path / "done")) == 0
+    stop_after(monkeypatch, 1)
+    assert main(vision(tmp_path / "stopped", "--method", "clop")) == 2
+    capsys.readouterr()
+    assert main(["vision", "table", "digits", str(tmp_path), "--out", str(tmp_path / "table.md")]) == 0
+    captured = capsys.readouterr()
+    assert f"{tmp_path / 'stopped'} has not come to its end and is left out" in captured.err
+    assert captured.out == (tmp_path / "table.md").read_text()
+    assert "clop" not in captured.out
+    assert json.loads((tmp_path / "done" / "summary.json").read_text())["scale"] in captured.out

@@ -1,0 +1,82 @@
+"""The networks have the paper's shapes and sizes, and places for layers."""
+
+import pytest
+import torch
+from torch import nn
+
+from clop.errors import UsageError
+from clop.layer import CLOP
+from clop.vision.models import NETWORKS, build
+
+
+def count(*sizes, **settings):
+    with torch.device("meta"):  # shapes without memory
+        return sum(p.numel() for p in build(*sizes, **settings).parameters())
+
+
+def test_the_small_cnn_is_the_papers():
+    """Parameters counted by hand: 5×5×32, 5×5×32×64, 3×3×64×128 and dense 8192-512-100-10, with biases."""
+    assert count("small_cnn", 1, 10, 32) == 832 + 51264 + 73856 + 4194816 + 51300 + 1010
+    assert count("small_cnn", 1, 10, 32, batch_norm=True) - count("small_cnn", 1, 10, 32) == 2 * (32 + 64 + 128)
+    model = build("small_cnn", 1, 10, 32)
+    assert model.features(torch.zeros(2, 1, 32, 32)).shape == (2, 128, 8, 8)
+    assert model(torch.zeros(2, 1, 32, 32)).shape == (2, 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "batch_norm"),
+    [("vgg11", 132_863_336, 132_868_840), ("vgg16", 138_357_544, 138_365_992)],
+)
+def test_vggs_have_as_many_parameters_as_torchvisions(name, plain, batch_norm):
+    """At 224 pixels and 1000 classes. Fails if a convolution or its width is wrong anywhere."""
+    assert count(name, 3, 1000, 224) == plain
+    assert count(name, 3, 1000, 224, batch_norm=True) == batch_norm
+
+
+def test_vgg9_is_vgg11_without_its_last_stage_with_batch_norm_too():
+    """The first dense layer reads 512 × 6 × 6 = 18432 values at 96 pixels. The authors cut the two differently."""
+    stages = [3 * 64, 64 * 128, 128 * 256, 256 * 256, 256 * 512, 512 * 512]
+    widths = [64, 128, 256, 256, 512, 512]
+    convolutions = sum(9 * size for size in stages) + sum(widths)
+    dense = 18432 * 4096 + 4096 + 4096 * 4096 + 4096 + 4096 * 10 + 10
+    assert count("vgg9", 3, 10, 96) == convolutions + dense == 96_824_714
+    assert count("vgg9", 3, 10, 96, batch_norm=True) == convolutions + dense + 2 * sum(widths)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("size", [32, 45])
+def test_any_size_of_image_goes_through(name, size, monkeypatch):
+    monkeypatch.setattr(nn.Linear, "reset_parameters", lambda self: None)  # VGGs draw their own
+    monkeypatch.setattr(nn.init, "normal_", lambda tensor, *_: nn.init.zeros_(tensor))
+    model = build(name, 3, 7, size)
+    with torch.no_grad():
+        assert model(torch.zeros(2, 3, size, size)).shape == (2, 7)
+
+
+def test_images_that_pooling_would_use_up_are_refused():
+    with pytest.raises(UsageError, match="nothing is left below 32 pixels, got 31"):
+        build("vgg11", 3, 10, 31)
+
+
+def test_layers_follow_the_place_they_name_in_their_order():
+    """Fails if CLOP comes before the pooling, or the second of two methods first."""
+    layers = [CLOP(0.5), nn.Identity()]
+    with torch.device("meta"):
+        model = build("vgg9", 3, 10, 32, layers={"stage2": layers, "dense1": [nn.Dropout()]})
+    assert isinstance(model.stage2[-3], nn.MaxPool2d)
+    assert list(model.stage2[-2:]) == layers
+    assert isinstance(model.dense1[-1], nn.Dropout)
+    assert model.stage_names == ("stage1", "stage2", "stage3", "stage4")
+
+
+def test_batch_norm_follows_the_relu_in_the_small_cnn_and_comes_before_it_in_vggs():
+    small = build("small_cnn", 1, 10, 8, batch_norm=True)
+    assert [type(layer).__name__ for layer in small.stage1] == ["Conv2d", "ReLU", "BatchNorm2d", "MaxPool2d"]
+    with torch.device("meta"):
+        vgg = build("vgg9", 1, 10, 16, batch_norm=True)
+    assert [type(layer).__name__ for layer in vgg.stage1] == ["Conv2d", "BatchNorm2d", "ReLU", "MaxPool2d"]
+
+
+def test_unknown_networks_are_told_with_a_suggestion():
+    with pytest.raises(UsageError, match="did you mean 'vgg11'"):
+        build("vgg111", 3, 10, 32)
