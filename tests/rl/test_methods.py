@@ -218,7 +218,7 @@ def sample_layer(p):
 
 
 def shared_layer(p):
-    mask = SharedMask(p, 8, 16)
+    mask = SharedMask(p, 8, 16, 16)
     mask.redraw(torch.Generator().manual_seed(0))
     return mask
 

@@ -6,7 +6,7 @@ the methods specification; the residual adds its untouched input, where some ref
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,7 @@ DENSE_INITS = ("xavier", "orthogonal")
 WIDTHS = (1, 2, 4)
 ACTIONS = 15
 FEATURES = 256
+MAP_CHANNELS, MAP_SIZE = 32, 8  # of the map before the dense layer, at width 1
 
 ConvPost = Callable[[str, int, int], nn.Module | None]
 """What follows a convolution, given its name, channels and map size; None for nothing."""
@@ -58,11 +59,13 @@ class Output:
     value: Tensor | None = None  # (N,)
     features: Tensor | None = None  # (N, 256), of the policy
     aux: dict[str, Tensor] = field(default_factory=dict)
+    trunk_map: Tensor | None = None  # (N, C, H, W), what the policy's branch starts from
 
     def cpu(self) -> "Output":
-        """The same on the CPU."""
-        moved = {name: None if t is None else t.cpu() for name, t in vars(self).items() if name != "aux"}
-        return Output(**moved, aux={name: t.cpu() for name, t in self.aux.items()})
+        """What is read of it while acting, on the CPU."""
+        logits, value, features = (None if t is None else t.cpu() for t in (self.logits, self.value, self.features))
+        aux = {name: t.cpu() for name, t in self.aux.items()}
+        return replace(self, logits=logits, value=value, features=features, aux=aux, trunk_map=None)
 
     @property
     def known_value(self) -> Tensor:
@@ -116,7 +119,6 @@ class Trunk(nn.Module):
         self.block3 = _block("block3", 32 * width, 32 * width, size // 4, post)
         self.block3_out = slots.get("block3", nn.Identity())
         self.out = slots.get("trunk_out", nn.Identity())
-        self.channels, self.size = 32 * width, size // 8
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.input(x)
@@ -136,21 +138,32 @@ def _block(name: str, inputs: int, channels: int, size: int, post: "_Post") -> n
     )
 
 
-class Neck(nn.Module):
-    """A map to 256 features: flattened, or averaged over its positions, then dense and rectified."""
+class Dense(nn.Linear):
+    """A map, flattened or averaged over its positions, to numbers that are not rectified yet."""
 
-    def __init__(self, channels: int, size: int, impoola: bool, init: str) -> None:
-        super().__init__()
-        self.impoola = impoola
-        self.dense = nn.Linear(channels if impoola else channels * size * size, FEATURES)
-        if init == "orthogonal":
-            nn.init.orthogonal_(self.dense.weight, 2**0.5)
+    def __init__(self, config: NetworkConfig, outputs: int) -> None:
+        channels = MAP_CHANNELS * config.width
+        super().__init__(channels if config.impoola else channels * MAP_SIZE**2, outputs)
+        self.impoola = config.impoola
+        if config.dense_init == "orthogonal":
+            nn.init.orthogonal_(self.weight, 2**0.5)
         else:
-            nn.init.xavier_uniform_(self.dense.weight)
-        nn.init.zeros_(self.dense.bias)
+            nn.init.xavier_uniform_(self.weight)
+        nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.relu_(self.dense(x.mean((2, 3)) if self.impoola else x.flatten(1)))
+        return super().forward(x.mean((2, 3)) if self.impoola else x.flatten(1))
+
+
+class Neck(nn.Module):
+    """A map to 256 features: dense and rectified."""
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.dense = Dense(config, FEATURES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu_(self.dense(x))
 
 
 class Network(nn.Module):
@@ -177,14 +190,11 @@ class Network(nn.Module):
         self.actor_in = slots.get("actor_in", nn.Identity())
         self.critic_in = slots.get("critic_in", nn.Identity())
 
-        def neck() -> nn.Module:
-            return Neck(self.trunk.channels, self.trunk.size, config.impoola, config.dense_init)
-
-        self.neck = slots["neck"] if "neck" in slots else neck()
-        self.value_neck = neck() if config.topology != "shared" else None
+        self.neck = slots["neck"] if "neck" in slots else Neck(config)
+        self.value_neck = Neck(config) if config.topology != "shared" else None
         self.value_trunk = Trunk(config.width, {}, post) if config.topology == "decoupled" else None
-        self.policy_head = _head(FEATURES, ACTIONS, gain=0.01)
-        self.value_head = _head(FEATURES, 1, gain=1.0)
+        self.policy_head = linear_head(FEATURES, ACTIONS, gain=0.01)
+        self.value_head = linear_head(FEATURES, 1, gain=1.0)
         self.adv_head = slots.get("adv_head")
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
@@ -192,25 +202,33 @@ class Network(nn.Module):
         """Policy, value or both; with ``actions``, also the predicted advantage of each (slot ``adv_head``)."""
         x = as_input(obs)
         output = Output()
-        decoupled = self.value_trunk is not None
-        shared_map = self.trunk(x) if policy or not decoupled else None
         actor_map = None
+        trunk_map = self.trunk(x) if policy or self.value_trunk is None else None
         if policy:
-            actor_map = self.actor_in(shared_map)
-            output.features = self.neck(actor_map)
-            output.logits = self.policy_head(output.features)
-            if self.adv_head is not None and actions is not None:
-                one_hot = F.one_hot(actions, ACTIONS).to(output.features.dtype)
-                output.aux["advantage"] = self.adv_head(torch.cat([output.features, one_hot], 1)).squeeze(-1)
+            actor_map = self.actor_in(trunk_map)
+            output = self._policy(actor_map, actions)
+            output.trunk_map = trunk_map
         if value:
-            critic_map = self.critic_in(self.value_trunk(x) if self.value_trunk is not None else shared_map)
+            critic_map = self.critic_in(self.value_trunk(x) if self.value_trunk is not None else trunk_map)
             if self.value_neck is not None:
                 features = self.value_neck(critic_map)
             elif actor_map is critic_map and output.features is not None:
                 features = output.features  # the same dense layer on the same map
             else:
-                features = self.neck(critic_map)
+                features, _ = _with_aux(self.neck(critic_map))
             output.value = self.value_head(features).squeeze(-1)
+        return output
+
+    def policy_branch(self, trunk_map: Tensor, actions: Tensor | None = None) -> Output:
+        """The policy once more on a map that a pass has returned, from the slot ``actor_in`` on."""
+        return self._policy(self.actor_in(trunk_map), actions)
+
+    def _policy(self, actor_map: Tensor, actions: Tensor | None) -> Output:
+        features, aux = _with_aux(self.neck(actor_map))
+        output = Output(self.policy_head(features), features=features, aux=aux)
+        if self.adv_head is not None and actions is not None:
+            one_hot = F.one_hot(actions, ACTIONS).to(features.dtype)
+            output.aux["advantage"] = self.adv_head(torch.cat([features, one_hot], 1)).squeeze(-1)
         return output
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
@@ -222,6 +240,11 @@ class Network(nn.Module):
             ours = {id(parameter) for parameter in groups["value"]}
             groups["policy"] = [parameter for parameter in groups["all"] if id(parameter) not in ours]
         return groups
+
+
+def _with_aux(returned: Tensor | tuple[Tensor, dict[str, Tensor]]) -> tuple[Tensor, dict[str, Tensor]]:
+    """What a neck returned: features, or features and what it has to say besides, for :attr:`Output.aux`."""
+    return (returned, {}) if isinstance(returned, Tensor) else returned
 
 
 def as_input(obs: Tensor) -> Tensor:
@@ -249,7 +272,8 @@ class _Post:
         return nn.Sequential(*layers) if len(layers) > 1 else convolution
 
 
-def _head(inputs: int, outputs: int, gain: float) -> nn.Linear:
+def linear_head(inputs: int, outputs: int, gain: float) -> nn.Linear:
+    """A linear layer that starts with orthogonal weights and a bias of zero."""
     head = nn.Linear(inputs, outputs)
     nn.init.orthogonal_(head.weight, gain)
     nn.init.zeros_(head.bias)

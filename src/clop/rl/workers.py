@@ -75,7 +75,10 @@ class Workers:
 
 def join(rendezvous: str | None = None) -> None:
     """Meet the other processes: at a file, or where torchrun's environment says."""
-    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    backend = "gloo"
+    if torch.cuda.is_available():
+        backend = "cpu:gloo,cuda:nccl"  # numbers on the CPU are summed too
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", os.environ["RANK"])))
     if rendezvous is None:
         dist.init_process_group(backend)
     else:

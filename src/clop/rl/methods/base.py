@@ -126,6 +126,8 @@ class Method:
     """A way to change PPO. Override what is needed; the defaults are PPO itself."""
 
     exclusive: ClassVar[tuple[str, ...]] = ("act", "phases", "views")
+    clashes: ClassVar[Mapping[str, str]] = {}
+    """Methods that cannot be combined with this one although no hook tells, by name, and the reason."""
 
     def configure(self, plan: Plan) -> None:
         """Edit the plan, once, before the network exists."""
@@ -166,6 +168,11 @@ class Method:
         """A term to add to the loss, or None, and values to log."""
         return None, {}
 
+    def notes(self) -> dict[str, str | float]:
+        """What a score of this agent has to be read with: settings that the method chose itself, what it cost beyond
+        the steps that are counted."""
+        return {}
+
     def state(self) -> dict[str, Any]:
         """All that a resumed run needs of this method, as tensors, numbers and names."""
         return {}
@@ -179,6 +186,9 @@ class Compose(Method):
 
     def __init__(self, methods: Mapping[str, Method]) -> None:
         self.methods = dict(methods)
+        for name, method in self.methods.items():
+            for other in sorted(method.clashes.keys() & self.methods.keys()):
+                raise UsageError(f"{name} and {other} cannot be combined: {method.clashes[other]}")
         for hook in Method.exclusive:
             owners = [name for name, method in self.methods.items() if overrides(method, hook)]
             if len(owners) > 1:
@@ -223,6 +233,11 @@ class Compose(Method):
             if term is not None:
                 total = term if total is None else total + term
         return total, logs
+
+    def notes(self) -> dict[str, str | float]:
+        return {
+            f"{name}.{key}": value for name, method in self.methods.items() for key, value in method.notes().items()
+        }
 
     def state(self) -> dict[str, Any]:
         return {name: method.state() for name, method in self.methods.items()}

@@ -8,7 +8,10 @@ from clop.layer import CLOP
 from clop.rl.games import find_game
 from clop.rl.methods.base import Method, Mode, Plan
 
-_LAST_MAPS = ("block3", "actor_in", "critic_in")
+Slot = Literal["actor_in", "block1", "block2", "block3"]
+Variant = Literal["paper", "raster", "clamp"]
+
+_LAST_MAPS = ("block3", "actor_in")
 
 
 @dataclass(frozen=True)
@@ -17,12 +20,12 @@ class Clop:
 
     alpha: float | None = None
     """Probability of a swap; the paper's value for the game if not given."""
-    slot: Literal["actor_in", "block1", "block2", "block3"] | None = None
+    slot: Slot | None = None
     """Where the layer goes. ``actor_in`` spares the critic; after a block both see the permuted map. By default
     ``actor_in``, and ``block2`` with a global average pool, which does not see a permutation right before it."""
     critic: Literal["clean", "same", "independent"] = "clean"
     """What the critic reads besides ``actor_in``: the clean map, the actor's permuted one, or one of its own."""
-    variant: Literal["paper", "raster", "clamp"] = "paper"
+    variant: Variant = "paper"
     """``paper`` is the paper's rule, ``raster`` that of the authors' code."""
     local: bool = True
     channel_consistent: bool = True
@@ -46,12 +49,7 @@ class ClopMethod(Method):
 
     def configure(self, plan: Plan) -> None:
         config = self.config
-        slot = config.slot or ("block2" if plan.network.impoola else "actor_in")
-        if plan.network.impoola and slot in _LAST_MAPS:
-            raise UsageError(
-                f"CLOP at {slot} would do nothing: a global average pool follows, and a mean does not see a "
-                "permutation; put it before the last block with --clop.slot block2"
-            )
+        slot = find_slot(plan, config.slot)
         if config.critic != "clean" and slot != "actor_in":
             raise UsageError(
                 f"the critic already reads the permuted map when CLOP is at {slot}; leave --clop.critic clean"
@@ -67,10 +65,27 @@ class ClopMethod(Method):
     def _layer(self, plan: Plan) -> CLOP:
         config = self.config
         return CLOP(
-            find_game(plan.game).clop_alpha if config.alpha is None else config.alpha,
+            find_alpha(plan, config.alpha),
             variant=config.variant,
             local=config.local,
             channel_consistent=config.channel_consistent,
             per_sample=config.per_sample,
             generator=plan.generator,
         )
+
+
+def find_slot(plan: Plan, slot: Slot | None) -> Slot:
+    """Where a layer goes: as told, or by default to the last map whose places matter to what follows."""
+    if not plan.network.impoola:
+        return slot or "actor_in"
+    if slot in _LAST_MAPS:
+        raise UsageError(
+            f"CLOP at {slot} would do nothing: a global average pool follows, and a mean does not see a permutation; "
+            "put it before the last block with the slot block2"
+        )
+    return slot or "block2"
+
+
+def find_alpha(plan: Plan, alpha: float | None) -> float:
+    """As told, or the paper's for the game."""
+    return find_game(plan.game).clop_alpha if alpha is None else alpha

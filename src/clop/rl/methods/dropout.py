@@ -1,13 +1,18 @@
-"""Dropout in the agent, in the two ways the Procgen literature uses it."""
+"""Dropout in the agent, in the three ways the Procgen literature uses it."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clop.errors import UsageError
-from clop.rl.methods.base import Context, Method, Plan
+from clop.rl.methods.base import Context, Method, Phase, Plan
+from clop.rl.networks import FEATURES, Dense, Network, NetworkConfig, Output
+from clop.rl.rollout import Minibatch
 
 
 @dataclass(frozen=True)
@@ -16,16 +21,22 @@ class Dropout:
 
     p: float = 0.1
     """Probability that a value is dropped."""
-    style: Literal["actor", "coinrun"] = "actor"
+    style: Literal["actor", "coinrun", "sni"] = "actor"
     """``actor``: each value of the map the policy reads, anew for each sample and pass (the CLOP authors' baseline).
-    ``coinrun``: after every convolution, one mask for the whole batch, kept for an iteration (Cobbe et al., 2019)."""
+    ``coinrun``: after every convolution, one mask for the whole batch, kept for an iteration (Cobbe et al., 2019).
+    ``sni``: before the last rectifier, a mask kept for an iteration, with which the agent acts, and for a part of the
+    policy's loss another, drawn anew for each step (Igl et al., 2019)."""
+    lam: float = 0.5
+    """Of ``sni``: share of the policy's loss that has the mask that acted."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.p < 1:
             raise UsageError(f"dropout.p is a probability and must lie in [0, 1), got {self.p}")
+        if not 0 <= self.lam <= 1:
+            raise UsageError(f"dropout.lam is a share and must lie in [0, 1], got {self.lam}")
 
-    def build(self) -> "DropoutMethod":
-        return DropoutMethod(self)
+    def build(self) -> Method:
+        return SniDropoutMethod(self) if self.style == "sni" else DropoutMethod(self)
 
 
 class DropoutMethod(Method):
@@ -41,7 +52,7 @@ class DropoutMethod(Method):
             plan.conv_post.append(self._mask)
 
     def _mask(self, name: str, channels: int, size: int) -> nn.Module:
-        self.masks.append(SharedMask(self.config.p, channels, size))
+        self.masks.append(SharedMask(self.config.p, channels, size, size))
         return self.masks[-1]
 
     def begin_iteration(self, ctx: Context) -> None:
@@ -54,6 +65,61 @@ class DropoutMethod(Method):
     def load(self, state: Any) -> None:
         for mask, kept in zip(self.masks, state["masks"], strict=True):
             mask.kept.copy_(kept)
+
+
+class SniDropoutMethod(Method):
+    """Selective noise injection: acts, and learns values, with a slow mask; a part of the policy has a fast one."""
+
+    def __init__(self, config: Dropout) -> None:
+        self.config = config
+
+    def configure(self, plan: Plan) -> None:
+        plan.act_in("train")
+        self.neck = MaskedNeck(plan.network, self.config.p)
+        plan.put("neck", self.neck)
+
+    def begin_iteration(self, ctx: Context) -> None:
+        self.neck.slow.redraw(ctx.generator)
+
+    def before_step(self, batches: Sequence[Minibatch], phase: Phase, ctx: Context) -> None:
+        self.neck.fast.redraw(ctx.generator)
+
+    def views(self, model: Network, batch: Minibatch, phase: Phase, ctx: Context) -> Sequence[tuple[float, Output]]:
+        ((_, slow),) = super().views(model, batch, phase, ctx)
+        lam = self.config.lam
+        if slow.trunk_map is None or self.config.p == 0 or lam == 1:
+            return [(1.0, slow)]
+        with self.neck.masked_by(self.neck.fast):
+            fast = model.policy_branch(slow.trunk_map)
+        fast.value = slow.value
+        return [(lam, slow), (1 - lam, fast)]
+
+    def state(self) -> dict[str, Any]:
+        return {"slow": self.neck.slow.kept.cpu()}
+
+    def load(self, state: Any) -> None:
+        self.neck.slow.kept.copy_(state["slow"])
+
+
+class MaskedNeck(nn.Module):
+    """The dense layer, a mask over its 256 outputs, and the rectifier."""
+
+    def __init__(self, config: NetworkConfig, p: float) -> None:
+        super().__init__()
+        self.dense = Dense(config, FEATURES)
+        self.slow, self.fast = SharedMask(p, FEATURES), SharedMask(p, FEATURES)
+        self.mask: list[SharedMask] = [self.slow]  # in a list, since it is no module of its own
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.mask[-1](self.dense(x)))
+
+    @contextmanager
+    def masked_by(self, mask: "SharedMask") -> Iterator[None]:
+        self.mask.append(mask)
+        try:
+            yield
+        finally:
+            self.mask.pop()
 
 
 class SampleDropout(nn.Module):
@@ -74,14 +140,14 @@ class SampleDropout(nn.Module):
 
 
 class SharedMask(nn.Module):
-    """A mask over (channels, size, size), the same for all samples until it is drawn anew."""
+    """A mask over all dimensions but the first, the same for all samples until it is drawn anew."""
 
     kept: Tensor
 
-    def __init__(self, p: float, channels: int, size: int) -> None:
+    def __init__(self, p: float, *shape: int) -> None:
         super().__init__()
         self.p = p
-        self.register_buffer("kept", torch.ones(channels, size, size), persistent=False)
+        self.register_buffer("kept", torch.ones(shape), persistent=False)
 
     def redraw(self, generator: torch.Generator) -> None:
         if self.p > 0:

@@ -1,0 +1,45 @@
+"""What the methods with augmented frames share: which augmentation a game gets, and how it meets frames."""
+
+from typing import Literal
+
+from torch import Generator, Tensor
+
+from clop import augment
+from clop.augment import Augmentation, Constants
+from clop.rl.games import find_game
+
+FlipAxis = Literal["horizontal", "vertical"]
+
+
+def game_augmentation(
+    name: str | None, game: str, flip_axis: FlipAxis, constants: Constants = "rad", p: float | None = None
+) -> Augmentation:
+    """The augmentation of that name, or the one that DrAC does best with in the game."""
+    name = name or find_game(game).best_augmentation
+    settings = ({"flip_axis": flip_axis} if name == "flip" else {}) | ({} if p is None else {"p": p})
+    return augment.augmentation(name, constants, **settings)
+
+
+def name_of(augmentation: Augmentation) -> str:
+    return next(name for name, kind in augment.AUGMENTATIONS.items() if type(augmentation) is kind)
+
+
+def augment_frames(
+    frames: Tensor, augmentation: Augmentation, generator: Generator, drawn: augment.Draw | None = None
+) -> Tensor:
+    """Changed frames, in the layout that goes with their dtype; a given draw is replayed."""
+    images = as_images(frames)
+    if drawn is None:
+        drawn = draw_for(frames, augmentation, generator)
+    images = augmentation.apply(images, drawn)
+    return images if images.is_floating_point() else images.permute(0, 2, 3, 1)
+
+
+def draw_for(frames: Tensor, augmentation: Augmentation, generator: Generator) -> augment.Draw:
+    images = as_images(frames)
+    return augmentation.draw(len(images), images.shape[1:], generator=generator, device=images.device)
+
+
+def as_images(frames: Tensor) -> Tensor:
+    """uint8 (N, 64, 64, 3) or float (N, 3, 64, 64) as (N, 3, 64, 64), without a copy."""
+    return frames if frames.is_floating_point() else frames.permute(0, 3, 1, 2)

@@ -1,0 +1,88 @@
+"""Mixreg: PPO on mixtures of two transitions (Wang et al., 2020)."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from clop.errors import UsageError
+from clop.rl.methods.base import Context, Method, Plan
+from clop.rl.networks import as_input
+from clop.rl.rollout import Minibatch
+
+
+@dataclass(frozen=True)
+class Mixreg:
+    """PPO on mixtures of transitions; advantages are normalised after mixing (Wang et al., 2020)."""
+
+    beta: float = 0.2
+    """Both parameters of the Beta law of the mixing weight; 0 mixes nothing."""
+    logp: Literal["mixed", "dominant"] = "mixed"
+    """The old log-probability: a mixture too, as in the authors' code, although the action is that of the heavier
+    transition; or that transition's, with which the first ratios are nearer to 1."""
+    mixobs: bool = False
+    """Mix frames only, and take all else from the heavier transition (the authors' ablation)."""
+    truncate: bool = False
+    """Cut mixed frames down to bytes, as the authors' code does."""
+
+    def __post_init__(self) -> None:
+        if self.beta < 0:
+            raise UsageError(f"mixreg.beta must not be negative, got {self.beta}")
+
+    def build(self) -> "MixregMethod":
+        return MixregMethod(self)
+
+
+class MixregMethod(Method):
+    """Rollouts and evaluation stay as they are; each minibatch is mixed with itself in another order."""
+
+    def __init__(self, config: Mixreg) -> None:
+        self.config = config
+
+    def configure(self, plan: Plan) -> None:
+        # Normalised before, mixed advantages would have a variance below 1.
+        plan.ppo = replace(plan.ppo, advantage_norm="minibatch")
+
+    def batch(self, batch: Minibatch, ctx: Context) -> Minibatch:
+        if self.config.beta == 0:
+            return batch
+        dominant, other, weight = (x.to(ctx.device) for x in draw_pairs(len(batch), self.config.beta, ctx.generator))
+        return self.mix(batch[dominant], batch[other], weight)
+
+    def mix(self, heavy: Minibatch, light: Minibatch, weight: Tensor) -> Minibatch:
+        """``weight`` (N,) times the first and the rest of the second; what cannot be mixed is the first's."""
+        mixed = heavy.replace(obs=mix_frames(heavy.obs, light.obs, weight, self.config.truncate))
+        if self.config.mixobs:
+            return mixed
+        columns = ["values", "returns", "advantages"] + ["log_probs"] * (self.config.logp == "mixed")
+        return mixed.replace(**{n: torch.lerp(getattr(light, n), getattr(heavy, n), weight) for n in columns})
+
+    def notes(self) -> dict[str, str | float]:
+        return {"advantage_norm": "minibatch"}
+
+
+def draw_pairs(count: int, beta: float, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Places of the heavier and the lighter transition of each pair, and the weight of the heavier, in [0.5, 1].
+
+    Every place has one partner; the one that weighs less may be heavier elsewhere, or nowhere.
+    """
+    # torch draws from a Beta law with its global generator only, hence numpy's with a seed from ours.
+    seed = int(torch.randint(2**62, (), generator=generator))
+    weight = torch.from_numpy(np.random.default_rng(seed).beta(beta, beta, count))
+    return order_pairs(weight.to(torch.float32), torch.randperm(count, generator=generator))
+
+
+def order_pairs(weight: Tensor, partner: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The heavier of each place and its partner first; ``weight`` (N,) is that of the place."""
+    place, first = torch.arange(len(weight)), weight > 0.5
+    return torch.where(first, place, partner), torch.where(first, partner, place), torch.maximum(weight, 1 - weight)
+
+
+def mix_frames(heavy: Tensor, light: Tensor, weight: Tensor, truncate: bool) -> Tensor:
+    """Float (N, 3, 64, 64) in [0, 1]; or bytes (N, 64, 64, 3), cut off, if the frames are bytes and to be cut."""
+    column = weight[:, None, None, None]
+    if truncate and heavy.dtype == torch.uint8:
+        return torch.lerp(light.float(), heavy.float(), column).to(torch.uint8)
+    return torch.lerp(as_input(light), as_input(heavy), column)

@@ -1,0 +1,144 @@
+"""UCB-DrAC: DrAC whose augmentation a bandit chooses, once for each iteration (Raileanu et al., 2021)."""
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from clop.augment import Augmentation
+from clop.errors import UsageError
+from clop.rl.methods.augmented import FlipAxis, game_augmentation
+from clop.rl.methods.base import Context, Method, Phase, Plan
+from clop.rl.methods.drac import Divergence, disagreement, sum_of
+from clop.rl.networks import Network, Output
+from clop.rl.rollout import Minibatch, Rollout
+
+ARMS = ("crop", "random-conv", "grayscale", "flip", "rotate", "cutout", "cutout-color", "color-jitter")
+
+Init = Literal["reference", "sweep"]
+
+
+@dataclass(frozen=True)
+class UcbDrac:
+    """DrAC whose augmentation a bandit chooses (Raileanu et al., 2021)."""
+
+    alpha_r: float = 0.1
+    """Weight of DrAC's term."""
+    init: Init = "reference"
+    """``reference``: every augmentation counts as tried once with a return of 0 (the authors' code); where returns
+    exceed 0.3 it never leaves the first one, crop. ``sweep``: each is tried once first."""
+    exploration: float = 0.1
+    """Weight of what is little tried."""
+    window: int = 10
+    """How many returns of an augmentation are remembered."""
+    kl: Divergence = "exact"
+    """As for drac."""
+    flip_axis: FlipAxis = "horizontal"
+    """As for drac."""
+
+    def __post_init__(self) -> None:
+        if min(self.alpha_r, self.exploration) < 0:
+            raise UsageError(
+                f"ucb_drac.alpha_r and exploration must not be negative, got {self.alpha_r} and {self.exploration}"
+            )
+        if self.window < 1:
+            raise UsageError(f"ucb_drac.window must be at least 1, got {self.window}")
+
+    def build(self) -> "UcbDracMethod":
+        return UcbDracMethod(self)
+
+
+class UcbDracMethod(Method):
+    """Before each update the last choice is judged by the rollout that followed it, and the next is made.
+
+    In a run of several processes the returns are averaged over all of them, so all choose alike.
+    """
+
+    clashes: ClassVar[Mapping[str, str]] = {"drac": "ucb_drac chooses the augmentation that drac fixes"}
+    augmentations: Sequence[Augmentation]
+
+    def __init__(self, config: UcbDrac) -> None:
+        self.config = config
+        self.bandit = Bandit(len(ARMS), config.init, config.exploration, config.window)
+        self.arm: int | None = None
+
+    def configure(self, plan: Plan) -> None:
+        self.augmentations = [game_augmentation(name, plan.game, self.config.flip_axis) for name in ARMS]
+
+    def prepare(self, rollout: Rollout, ctx: Context) -> None:
+        mean = ctx.workers.sum(rollout.returns.double().mean().to(ctx.device)).item() / ctx.workers.size
+        if self.arm is not None:
+            self.bandit.credit(self.arm, mean)
+        self.arm = self.bandit.choose()
+
+    def penalty(
+        self, model: Network, batch: Minibatch, views: Sequence[tuple[float, Output]], phase: Phase, ctx: Context
+    ) -> tuple[Tensor | None, Mapping[str, Tensor]]:
+        assert self.arm is not None
+        histogram = {
+            f"arm_{name.replace('-', '_')}": torch.tensor(float(count))
+            for name, count in zip(ARMS, self.histogram, strict=True)
+        }
+        if self.config.alpha_r == 0:
+            return None, histogram
+        augmentation = self.augmentations[self.arm]
+        terms = disagreement(model, batch, views[0][1], augmentation, self.config.kl, ctx.generator)
+        return self.config.alpha_r * sum_of(terms), terms | histogram
+
+    @property
+    def histogram(self) -> list[int]:
+        """Iterations that each arm was used in, the one at hand included."""
+        return [count + (arm == self.arm) for arm, count in enumerate(self.bandit.credits)]
+
+    def notes(self) -> dict[str, str | float]:
+        counts = zip(ARMS, self.histogram, strict=True)
+        return {"init": self.config.init, "arms": ", ".join(f"{name} {count}" for name, count in counts if count)}
+
+    def state(self) -> dict[str, Any]:
+        return {"bandit": self.bandit.state(), "arm": self.arm}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.bandit.load(state["bandit"])
+        self.arm = state["arm"]
+
+
+class Bandit:
+    r"""The authors' upper confidence bounds: :math:`\arg\max_k\; Q_k + c \sqrt{\ln n / n_k}`, of equals the first.
+
+    :math:`Q_k` is the mean of the last returns of arm k; the counts :math:`n_k` forget nothing. With ``reference``,
+    :math:`n` and all :math:`n_k` start at 1 and all :math:`Q_k` at 0; with ``sweep``, all at 0, and what was never
+    tried is tried first.
+    """
+
+    def __init__(self, arms: int, init: Init, exploration: float, window: int) -> None:
+        self.init, self.exploration = init, exploration
+        self.credits = [0] * arms
+        self.windows: list[deque[float]] = [deque(maxlen=window) for _ in range(arms)]
+
+    def credit(self, arm: int, reward: float) -> None:
+        self.credits[arm] += 1
+        self.windows[arm].append(reward)
+
+    def choose(self) -> int:
+        if self.init == "sweep" and 0 in self.credits:
+            return self.credits.index(0)
+        start = 1 if self.init == "reference" else 0
+        log = math.log(start + sum(self.credits))
+        bounds = [
+            (sum(window) / len(window) if window else 0.0) + self.exploration * math.sqrt(log / (start + count))
+            for window, count in zip(self.windows, self.credits, strict=True)
+        ]
+        return bounds.index(max(bounds))
+
+    def state(self) -> dict[str, Any]:
+        return {"credits": list(self.credits), "windows": [list(window) for window in self.windows]}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.credits = list(state["credits"])
+        for window, values in zip(self.windows, state["windows"], strict=True):
+            window.clear()
+            window.extend(values)

@@ -1,0 +1,54 @@
+"""What tests of single methods share."""
+
+import io
+
+import pytest
+import torch
+
+from clop.rl.methods.base import Compose
+
+
+@pytest.fixture
+def resumed_as_straight(make_learner, noise_games):
+    """Train, save, go on; load into another learner, go on; both must end in the same state, bit for bit."""
+
+    def check(make_method, iterations=2, before=2, **settings):
+        settings = {"num_envs": 2, "num_steps": 4, "minibatches": 2, "total_steps": 80} | settings
+        straight = make_learner(Compose({"method": make_method()}), noise_games(settings["num_envs"]), **settings)
+        for _ in range(before):
+            straight.iterate()
+        state = on_disk(straight.state())
+        expected = [straight.iterate()[0] for _ in range(iterations)]
+
+        games = noise_games(settings["num_envs"])
+        resumed = make_learner(Compose({"method": make_method()}), games, seed=99, **settings)
+        resumed.load(state)
+        assert [resumed.iterate()[0] for _ in range(iterations)] == expected
+        same(on_disk(straight.state()), on_disk(resumed.state()))
+        return straight, resumed
+
+    return check
+
+
+def on_disk(state):
+    """A state as a file keeps it, read without running code."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def same(left, right, where="state"):
+    assert type(left) is type(right), where
+    if isinstance(left, dict):
+        assert left.keys() == right.keys(), where
+        for key in left:
+            same(left[key], right[key], f"{where}.{key}")
+    elif isinstance(left, list | tuple):
+        assert len(left) == len(right), where
+        for k, (a, b) in enumerate(zip(left, right, strict=True)):
+            same(a, b, f"{where}[{k}]")
+    elif isinstance(left, torch.Tensor):
+        assert torch.equal(left, right), where
+    else:
+        assert left == right, where

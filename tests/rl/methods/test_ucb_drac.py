@@ -1,0 +1,211 @@
+"""UCB-DrAC: the bandit by hand, its trap, and who is credited with what."""
+
+import math
+
+import pytest
+import torch
+
+from clop.augment import AUGMENTATIONS
+from clop.errors import UsageError
+from clop.rl.methods import compose
+from clop.rl.methods.drac import Drac
+from clop.rl.methods.ucb_drac import ARMS, Bandit, UcbDrac
+from clop.rl.workers import Workers
+
+
+def play(bandit, reward, rounds):
+    """Arms that were played, if each credit follows its choice at once."""
+    played = []
+    for _ in range(rounds):
+        played.append(arm := bandit.choose())
+        bandit.credit(arm, reward(arm))
+    return played
+
+
+def counts(played):
+    return [played.count(arm) for arm in range(8)]
+
+
+# ---- the bandit ------------------------------------------------------------------------------------------------------
+
+
+def test_the_arms_are_those_of_the_authors_in_their_order():
+    assert " ".join(ARMS) == "crop random-conv grayscale flip rotate cutout cutout-color color-jitter"
+    assert set(ARMS) <= set(AUGMENTATIONS)
+
+
+def test_the_first_choices_by_hand():
+    """n = 1 makes all bounds 0, and the first of equals wins. Then n = 2: arm 0 with a return of -1 has -1 + 0.5
+    sqrt(ln 2 / 2) = -0.71, the others 0.5 sqrt(ln 2) = 0.42; with a return of 0.2 it has 0.49 and stays."""
+    left, stays = (Bandit(3, "reference", 0.5, 10) for _ in range(2))
+    assert left.choose() == stays.choose() == 0
+    left.credit(0, -1.0)
+    stays.credit(0, 0.2)
+    assert left.choose() == 1
+    assert stays.choose() == 0
+
+
+@pytest.mark.parametrize("init", ["reference", "sweep"])
+def test_a_bound_is_the_mean_and_the_bonus(init):
+    """By hand: after credits 3, 1, 2 the counts are one more for ``reference``."""
+    bandit = Bandit(3, init, 0.3, 10)
+    for arm, reward in ((0, 0.1), (0, 0.2), (0, 0.3), (1, 0.15), (2, 0.2), (2, 0.1)):
+        bandit.credit(arm, reward)
+    more = 1 if init == "reference" else 0
+    bounds = [mean + 0.3 * math.sqrt(math.log(6 + more) / (n + more)) for mean, n in ((0.2, 3), (0.15, 1), (0.15, 2))]
+    assert bandit.choose() == bounds.index(max(bounds)) == 1
+
+
+def test_only_the_last_returns_are_remembered_and_all_are_counted():
+    """With a window of 2, returns of 1, 2 and 6 have the mean 4."""
+    bandit = Bandit(2, "reference", 0.0, 2)
+    for reward in (1.0, 2.0, 6.0):
+        bandit.credit(0, reward)
+    bandit.credit(1, 3.9)
+    assert bandit.choose() == 0
+    bandit.credit(1, 4.2)
+    assert bandit.choose() == 1  # 4.05
+    assert bandit.credits == [3, 2]
+
+
+@pytest.mark.parametrize("init", ["reference", "sweep"])
+def test_small_equal_returns_are_shared_by_all_arms(init):
+    played = counts(play(Bandit(8, init, 0.1, 10), lambda _: 0.1, 400))
+    assert max(played) - min(played) <= 1
+
+
+def test_returns_above_the_bonus_trap_the_reference_at_its_first_arm():
+    """Even if another arm is twice as good; the sweep finds it."""
+    assert counts(play(Bandit(8, "reference", 0.1, 10), lambda _: 1.0, 1525)) == [1525] + [0] * 7
+    better = [2.0 if arm == 5 else 1.0 for arm in range(8)]
+    assert set(play(Bandit(8, "reference", 0.1, 10), better.__getitem__, 1525)) == {0}
+    found = counts(play(Bandit(8, "sweep", 0.1, 10), better.__getitem__, 1525))
+    assert found[5] > 1500
+    assert min(found) >= 1
+
+
+def test_the_sweep_tries_each_arm_once_first():
+    assert play(Bandit(8, "sweep", 0.1, 10), lambda arm: -arm, 8) == list(range(8))
+
+
+# ---- in the learner --------------------------------------------------------------------------------------------------
+
+
+def observed(learner, iterations):
+    """For each iteration: the arm of its update, the mean return of its rollout, and the metrics."""
+    rows = []
+    for _ in range(iterations):
+        metrics, _ = learner.iterate()
+        rows.append((learner.method.methods["ucb_drac"].arm, learner.rollout.returns.double().mean().item(), metrics))
+    return rows
+
+
+def test_an_arm_is_credited_with_the_rollout_after_its_use(make_learner):
+    """Fails when an arm gets the returns of the rollout it is used on, which no augmentation has touched yet."""
+    method = compose({"ucb_drac": UcbDrac(init="sweep")})
+    rows = observed(make_learner(method, small=True), 6)
+    arms, returns = [arm for arm, *_ in rows], [mean for _, mean, _ in rows]
+    assert arms == list(range(6))
+    bandit = method.methods["ucb_drac"].bandit
+    assert [list(window) for window in bandit.windows[:5]] == [[mean] for mean in returns[1:]]
+    assert not bandit.windows[5]
+    assert len(set(returns)) == 6  # so that crediting any other rollout would be seen
+
+
+def test_the_first_iteration_credits_nothing(make_learner):
+    method = compose({"ucb_drac": UcbDrac()})
+    observed(make_learner(method, small=True), 1)
+    assert sum(method.methods["ucb_drac"].bandit.credits) == 0
+
+
+def test_the_arm_is_the_augmentation_of_the_penalty(make_learner):
+    method = compose({"ucb_drac": UcbDrac(init="sweep")})
+    learner, seen = make_learner(method, small=True, epochs=2), []
+    ucb = method.methods["ucb_drac"]
+    assert [type(kind) for kind in ucb.augmentations] == [AUGMENTATIONS[name] for name in ARMS]
+
+    class Spy:
+        keeps_bytes = True
+
+        def __init__(self, name, kind):
+            self.name, self.kind = name, kind
+
+        def draw(self, *args, **settings):
+            seen.append(self.name)
+            return self.kind.draw(*args, **settings)
+
+        def apply(self, images, drawn):
+            return self.kind.apply(images, drawn)
+
+    ucb.augmentations = [Spy(name, kind) for name, kind in zip(ARMS, ucb.augmentations, strict=True)]
+    observed(learner, 8)
+    assert seen == [name for name in ARMS for _ in range(2)]
+
+
+def test_the_histogram_of_arms_is_logged_and_counts_iterations(make_learner):
+    method = compose({"ucb_drac": UcbDrac(init="sweep")})
+    rows = observed(make_learner(method, small=True, epochs=3, micro_batch=5), 10)
+    for k, (_, _, metrics) in enumerate(rows, start=1):
+        histogram = [metrics[f"arm_{name.replace('-', '_')}"] for name in ARMS]
+        assert sum(histogram) == pytest.approx(k)
+        assert histogram == pytest.approx(counts([arm for arm, *_ in rows[:k]]))
+    assert "crop" in method.notes()["ucb_drac.arms"]
+    assert method.notes()["ucb_drac.init"] == "sweep"
+
+
+class TwoProcesses(Workers):
+    """This process and one with other returns; gradients stay as they are."""
+
+    def __init__(self, other):
+        self.size, self.rank, self.other = 2, 0, other
+
+    def sum(self, tensor):
+        return tensor + self.other
+
+    def average_gradients(self, parameters):
+        pass
+
+    def average_buffers(self, model):
+        pass
+
+
+def test_returns_are_averaged_over_processes(make_learner):
+    """So that all choose alike; crediting one's own returns would let the processes drift apart."""
+    method = compose({"ucb_drac": UcbDrac()})
+    learner = make_learner(method, small=True)
+    ucb, ctx = method.methods["ucb_drac"], learner.context()
+    for _ in range(2):
+        learner.collect()
+        learner.rollout.returns.fill_(0.5)
+        ctx.workers = TwoProcesses(0.1)
+        ucb.prepare(learner.rollout, ctx)
+    assert list(ucb.bandit.windows[0]) == [pytest.approx(0.3)]
+
+
+def test_the_state_of_the_bandit_goes_on():
+    one, other = (Bandit(8, "reference", 0.1, 3) for _ in range(2))
+    rewards = torch.rand(60, generator=torch.Generator().manual_seed(0)).mul_(0.2).tolist()
+    for reward in rewards[:30]:
+        one.credit(one.choose(), reward)
+    other.load(one.state())
+    for reward in rewards[30:]:
+        assert other.choose() == one.choose()
+        other.credit(one.choose(), reward)
+        one.credit(one.choose(), reward)
+    assert other.state() == one.state()
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+
+def test_drac_beside_ucb_drac_is_refused_with_the_reason():
+    with pytest.raises(
+        UsageError, match="ucb_drac and drac cannot be combined: ucb_drac chooses the augmentation that"
+    ):
+        compose({"drac": Drac(), "ucb_drac": UcbDrac()})
+
+
+@pytest.mark.parametrize("settings", [{"alpha_r": -1}, {"exploration": -0.1}, {"window": 0}])
+def test_settings_that_make_no_sense_are_refused(settings):
+    with pytest.raises(UsageError, match=r"must"):
+        UcbDrac(**settings)
