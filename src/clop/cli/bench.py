@@ -22,6 +22,7 @@ def add_bench(commands: Any, parser_class: type[argparse.ArgumentParser]) -> Non
     )
     _add_layer(benches)
     _add_train(benches)
+    _add_methods(benches)
     _add_vision(benches)
     _add_augment(benches)
 
@@ -61,6 +62,19 @@ def _add_train(benches: Any) -> None:
     )
     parser.add_argument("--without-sb3", action="store_true", help="leave Stable-Baselines3 out, which is slow")
     parser.set_defaults(run=_bench_train)
+
+
+def _add_methods(benches: Any) -> None:
+    parser: argparse.ArgumentParser = benches.add_parser(
+        "methods",
+        help="what each method costs in an update",
+        description="Time updates with each method in turns with plain PPO's, beside what the forward and backward "
+        "passes of its definition explain. About ten minutes.",
+    )
+    parser.add_argument("game", nargs="?", default="starpilot", help="default: %(default)s")
+    parser.add_argument("--json", action="store_true", help="print the run record as JSON")
+    parser.add_argument("--rounds", type=positive, default=9, help="turns of each (default: %(default)s)")
+    parser.set_defaults(run=_bench_methods)
 
 
 def _add_vision(benches: Any) -> None:
@@ -167,6 +181,27 @@ def _bench_train(arguments: argparse.Namespace) -> None:
     ratios = ", ".join(f"{cost:.3f} ({topology} network)" for topology, cost in costs.items())
     print(f"{arguments.game}, rollouts of 64×{arguments.num_steps}, 3 epochs, 8 minibatches, {arguments.rounds} turns")
     print(f"time with CLOP over time without, one process, median of {arguments.pairs} pairs: {ratios}")
+
+
+def _bench_methods(arguments: argparse.Namespace) -> None:
+    import torch
+
+    from clop import machine
+    from clop.bench import methods
+    from clop.experiments.record import Stopwatch
+    from clop.report.tables import markdown
+
+    machine.keep_memory()
+    torch.set_num_threads(1)
+    settings = {"game": arguments.game, "rounds": arguments.rounds}
+    watch = Stopwatch("bench methods", settings)
+    rows = methods.run(**settings, on_round=lambda turn: print(f"turn {turn} of {arguments.rounds}", file=sys.stderr))
+    if arguments.json:
+        _print_record(watch, rows)
+        return
+    cells = [[row.method, f"{row.ratio:.2f}", f"{row.explained:.2f}", f"{row.excess:.2f}"] for row in rows]
+    print(markdown(["method", "time / PPO's", "by its passes", "beyond them"], cells))
+    print(f"updates on {arguments.game}, one thread, median of {arguments.rounds} turns")
 
 
 def _bench_vision(arguments: argparse.Namespace) -> None:
