@@ -1,0 +1,86 @@
+"""Random changes of pixels, for agents and classifiers: batched, on the images' device, each sample its own.
+
+Drawing and applying are separate, so that a draw can be held over a rollout, replayed and tested without an image.
+Chance is drawn on the CPU and moved. Defaults are the constants of RAD's and DrAC's Procgen code (Laskin et al., 2020;
+Raileanu et al., 2021); those of the CLOP authors' code are in :data:`CLOP_CODE`. Lengths are in pixels of an image of
+side 64 and grow with it.
+
+Not kornia's: on frames of bytes its crop, flip, rotation by quarter turns, jitter and erasing take 2 to 8 times as
+long, its grey and its other rotations as long as ours, and box and jitter are not those of the published numbers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Literal
+
+from clop.augment.base import Augmentation, Draw
+from clop.augment.colours import ColorJitter, Grayscale, RandomConv
+from clop.augment.places import Crop, Cutout, CutoutColor, Flip, Rotate, Tilt, Translate
+from clop.errors import UsageError, one_of
+
+__all__ = [
+    "AUGMENTATIONS",
+    "CLOP_CODE",
+    "Augmentation",
+    "ColorJitter",
+    "Constants",
+    "Crop",
+    "Cutout",
+    "CutoutColor",
+    "Draw",
+    "Flip",
+    "Grayscale",
+    "Name",
+    "RandomConv",
+    "Rotate",
+    "Tilt",
+    "Translate",
+    "augmentation",
+]
+
+Name = Literal[
+    "crop", "grayscale", "cutout", "cutout-color", "flip", "rotate", "random-conv", "color-jitter", "translate", "tilt"
+]
+Constants = Literal["rad", "clop"]
+
+AUGMENTATIONS: Mapping[str, type[Augmentation]] = MappingProxyType(
+    {
+        "crop": Crop,
+        "grayscale": Grayscale,
+        "cutout": Cutout,
+        "cutout-color": CutoutColor,
+        "flip": Flip,
+        "rotate": Rotate,
+        "random-conv": RandomConv,
+        "color-jitter": ColorJitter,
+        "translate": Translate,
+        "tilt": Tilt,
+    }
+)
+CLOP_CODE: Mapping[str, Augmentation] = MappingProxyType(
+    {
+        "grayscale": Grayscale(p=0.5),
+        "cutout": Cutout(pivot_row=0, pivot_column=0),
+        "cutout-color": CutoutColor(pivot_row=0, pivot_column=0),
+        "flip": Flip(p=0.2),
+        "rotate": Rotate(p=0.3),
+        "random-conv": RandomConv(shared=True),
+    }
+)
+"""As the CLOP authors' code has them, for its comparison in hard mode."""
+
+
+def augmentation(name: str, constants: Constants = "rad", **settings: Any) -> Augmentation:
+    """The augmentation of that name, with some settings changed.
+
+    Args:
+        name: One of :data:`AUGMENTATIONS`.
+        constants: ``rad`` for those of RAD's and DrAC's code, ``clop`` for those of the CLOP authors'.
+        settings: Fields of its class.
+    """
+    if name not in AUGMENTATIONS:
+        raise UsageError(one_of("augmentation", name, AUGMENTATIONS))
+    if constants == "clop" and name not in CLOP_CODE:
+        raise UsageError(f"the CLOP authors' code has no {name} that works; it has {', '.join(CLOP_CODE)}")
+    return replace(CLOP_CODE[name] if constants == "clop" else AUGMENTATIONS[name](), **settings)
