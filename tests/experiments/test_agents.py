@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -280,8 +281,9 @@ def test_a_trained_agent_is_evaluated_and_watched(tmp_path, capsys):
 
 def test_aliases_and_underscores_are_understood(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("clop.experiments.agents.train_agent", lambda config, *_: asked.append(config))
+    monkeypatch.setattr("clop.experiments.agents.train_agent", lambda config, *_: asked.append(config) or Mock())
     monkeypatch.setattr("clop.experiments.agents.summarise", lambda *_: _summary())
+    monkeypatch.setattr("clop.experiments.agents.method_text", lambda *_: "ppo")
     words = "train --env_name=bigfish --num_levels 7 --distribution-mode hard --total-timesteps 1_000 --out"
     assert main([*words.split(), str(tmp_path / "run")]) == 0
     config = asked[0]

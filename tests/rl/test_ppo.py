@@ -438,7 +438,7 @@ for _hook in HOOKS:
 
 def test_there_are_ten_hooks():
     public = {name for name, _ in inspect.getmembers(Method, inspect.isfunction)}
-    assert public == {*HOOKS, "state", "load"}
+    assert public == {*HOOKS, "notes", "state", "load"}
     assert Method.exclusive == ("act", "phases", "views")
 
 
