@@ -20,6 +20,7 @@ from clop.rl.networks import Network, Output
 from clop.rl.reward_norm import RewardNormaliser
 from clop.rl.rollout import Minibatch, Rollout
 from clop.rl.workers import Workers
+from clop.seeds import mixed
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,9 @@ class Learner:
         self.device = torch.device(device)
         # Weights are the same in every process; what is drawn while learning and acting is not.
         self.model: Network = build_network(plan, method, seed).to(self.device)
-        self.noise = plan.generator.manual_seed(_mixed(seed, self.workers.rank, 1))
-        self.dice = torch.Generator().manual_seed(_mixed(seed, self.workers.rank, 2))
-        self.shuffle = torch.Generator().manual_seed(_mixed(seed, self.workers.rank, 3))
+        self.noise = plan.generator.manual_seed(mixed(seed, self.workers.rank, 1))
+        self.dice = torch.Generator().manual_seed(mixed(seed, self.workers.rank, 2))
+        self.shuffle = torch.Generator().manual_seed(mixed(seed, self.workers.rank, 3))
         self.config = plan.ppo
         self.rollout_mode = plan.rollout_mode
         self.games = games(plan)
@@ -273,11 +274,6 @@ def build_network(plan: Plan, method: Method, seed: int) -> Network:
     torch.manual_seed(seed)
     method.configure(plan)
     return plan.build()
-
-
-def _mixed(seed: int, rank: int, purpose: int) -> int:
-    """A seed of its own for each process and purpose."""
-    return int(np.random.SeedSequence([seed, rank, purpose]).generate_state(1, np.uint64)[0] >> 1)
 
 
 def _explained_variance(rollout: Rollout) -> float:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from clop.augment import Flip
 from clop.errors import DivergedError, UsageError
+from clop.seeds import mixed
 from clop.vision.data import Task, recipe
 from clop.vision.methods import METHODS, Batch, Method, Plan
 from clop.vision.models import check_image_size, num_stages
@@ -111,9 +111,9 @@ class Trainer:
         self.config, self.task, self.device = config, task, torch.device(device)
         self.methods = list(config.methods.values())
         # What a method draws changes neither the order of images nor the weights at the start.
-        self.shuffle = torch.Generator().manual_seed(_mixed(config.seed, 1))
-        self.flips = torch.Generator().manual_seed(_mixed(config.seed, 2))
-        self.noise = torch.Generator().manual_seed(_mixed(config.seed, 3))
+        self.shuffle = torch.Generator().manual_seed(mixed(config.seed, 1))
+        self.flips = torch.Generator().manual_seed(mixed(config.seed, 2))
+        self.noise = torch.Generator().manual_seed(mixed(config.seed, 3))
         torch.manual_seed(config.seed)
         plan = Plan(config.network, self.noise)
         for method in self.methods:
@@ -291,8 +291,3 @@ def normalised(pixels: Tensor, task: Task) -> Tensor:
     scale = torch.tensor([1 / (full * std) for std in task.std], device=x.device).view(-1, 1, 1)
     shift = torch.tensor([mean / std for mean, std in zip(task.mean, task.std, strict=True)], device=x.device)
     return x.mul_(scale).sub_(shift.view(-1, 1, 1))
-
-
-def _mixed(seed: int, purpose: int) -> int:
-    """A seed of its own for each purpose."""
-    return int(np.random.SeedSequence([seed, purpose]).generate_state(1, np.uint64)[0] >> 1)
