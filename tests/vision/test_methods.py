@@ -8,6 +8,7 @@ import torch
 
 from clop.errors import UsageError
 from clop.layer import CLOP
+from clop.sample_dropout import SampleDropout
 from clop.vision import methods
 from clop.vision.methods import (
     METHODS,
@@ -17,7 +18,6 @@ from clop.vision.methods import (
     Crop,
     Cutout,
     Dropout,
-    DropoutLayer,
     Method,
     Mixup,
     Plan,
@@ -117,17 +117,18 @@ def test_dropout_has_both_readings():
     assert {place: layer.p for place, (layer,) in dense.items()} == {"dense1": 0.5, "dense2": 0.5}
     (channel,) = layers("vgg9", Dropout(style="channel"))["stage4"]
     assert channel.p == 0.7
+    assert channel.whole_channels
     x = torch.ones(500, 20, 2, 2)
-    dropped = DropoutLayer(0.9, torch.Generator().manual_seed(0))(x)
+    dropped = SampleDropout(0.9, torch.Generator().manual_seed(0), whole_channels=True)(x)
     assert torch.equal(dropped, dropped[..., :1, :1].expand_as(dropped)), "whole channels"
     assert dropped.unique().tolist() == pytest.approx([0, 10])
     assert dropped.mean() == pytest.approx(1, abs=0.15)  # five standard deviations
-    assert DropoutLayer(0.9, torch.Generator()).eval()(x) is x
+    assert SampleDropout(0.9, torch.Generator(), whole_channels=True).eval()(x) is x
 
 
 def test_methods_compose_in_their_order():
     chain = layers("small_cnn", Clop(), Dropout(style="channel"))["stage3"]
-    assert [type(layer) for layer in chain] == [CLOP, DropoutLayer]
+    assert [type(layer) for layer in chain] == [CLOP, SampleDropout]
     assert methods.names("clop+mixup") == ["clop", "mixup"]
     assert methods.names("plain") == []
     with pytest.raises(UsageError, match="did you mean 'dropout'"):

@@ -14,8 +14,10 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from clop import augment
-from clop.errors import UsageError, one_of
+from clop.composition import split_names
+from clop.errors import UsageError
 from clop.layer import CLOP
+from clop.sample_dropout import SampleDropout
 from clop.vision.models import Classifier, build, num_stages
 
 
@@ -137,27 +139,10 @@ class Dropout(Method):
     def configure(self, plan: Plan) -> None:
         if self.style == "channel":
             rate = plan.paper_strength if self.p is None else self.p
-            plan.put(plan.stage(None), DropoutLayer(rate, plan.generator))
+            plan.put(plan.stage(None), SampleDropout(rate, plan.generator, whole_channels=True))
         else:
             for place in ("dense1", "dense2"):
-                plan.put(place, DropoutLayer(0.5 if self.p is None else self.p, plan.generator))
-
-
-class DropoutLayer(nn.Module):
-    """Inverted dropout from a given generator: of values of vectors (N, C), of whole channels of maps (N, C, H, W)."""
-
-    def __init__(self, p: float, generator: Generator) -> None:
-        super().__init__()
-        self.p, self.generator = p, generator
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 0:
-            return x
-        kept = torch.empty(x.shape[:2]).bernoulli_(1 - self.p, generator=self.generator).mul_(1 / (1 - self.p))
-        return x * kept.to(x.device).view(*x.shape[:2], *(1 for _ in x.shape[2:]))
-
-    def extra_repr(self) -> str:
-        return f"p={self.p:g}"
+                plan.put(place, SampleDropout(0.5 if self.p is None else self.p, plan.generator))
 
 
 @dataclass(frozen=True)
@@ -275,11 +260,4 @@ METHODS: dict[str, type[Method]] = {
 
 def names(text: str) -> list[str]:
     """``dropout+clop`` as a list; ``plain`` stands for no method."""
-    parts = [part.strip() for part in text.split("+")]
-    for part in parts:
-        if part != "plain" and part not in METHODS:
-            raise UsageError(one_of("method", part, ["plain", *METHODS]))
-    chosen = [part for part in parts if part != "plain"]
-    if len(set(chosen)) < len(chosen):
-        raise UsageError(f"a method is named twice in {text!r}")
-    return chosen
+    return split_names(text, METHODS, "plain")

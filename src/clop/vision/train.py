@@ -8,6 +8,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -286,8 +287,17 @@ def batches(images: Images, order: Tensor, size: int, device: torch.device | str
 
 def normalised(pixels: Tensor, task: Task) -> Tensor:
     """Bytes, or floats in [0, 1], as the network takes them: float, scaled, channels last."""
-    full = 255 if pixels.dtype == torch.uint8 else 1
     x = pixels.to(dtype=torch.float32, memory_format=torch.channels_last, copy=True)
-    scale = torch.tensor([1 / (full * std) for std in task.std], device=x.device).view(-1, 1, 1)
-    shift = torch.tensor([mean / std for mean, std in zip(task.mean, task.std, strict=True)], device=x.device)
-    return x.mul_(scale).sub_(shift.view(-1, 1, 1))
+    full = 255 if pixels.dtype == torch.uint8 else 1
+    scale, shift = _scale_and_shift(full, task.mean, task.std, x.device)
+    return x.mul_(scale).sub_(shift)
+
+
+@lru_cache
+def _scale_and_shift(
+    full: int, mean: tuple[float, ...], std: tuple[float, ...], device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """(C, 1, 1) each; kept, since a copy to the device for each batch would wait for it."""
+    scale = torch.tensor([1 / (full * s) for s in std], device=device)
+    shift = torch.tensor([m / s for m, s in zip(mean, std, strict=True)], device=device)
+    return scale.view(-1, 1, 1), shift.view(-1, 1, 1)

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from clop.errors import UsageError, one_of
+from clop.composition import split_names
 from clop.rl.methods.base import Compose, Method
 from clop.rl.methods.batch_norm import BatchNorm
 from clop.rl.methods.clop import Clop
@@ -46,14 +46,7 @@ METHODS: dict[str, type[MethodConfig]] = {
 
 def names(text: str) -> list[str]:
     """``dropout+clop`` as a list; ``ppo`` stands for no method."""
-    parts = [part.strip() for part in text.split("+")]
-    for part in parts:
-        if part != "ppo" and part not in METHODS:
-            raise UsageError(one_of("method", part, ["ppo", *METHODS]))
-    chosen = [part for part in parts if part != "ppo"]
-    if len(set(chosen)) < len(chosen):
-        raise UsageError(f"a method is named twice in {text!r}")
-    return chosen
+    return split_names(text, METHODS, "ppo")
 
 
 def compose(configs: dict[str, MethodConfig]) -> Method:

@@ -13,6 +13,7 @@ from clop.errors import UsageError
 from clop.rl.methods.base import Context, Method, Phase, Plan
 from clop.rl.networks import FEATURES, Dense, Network, NetworkConfig, Output
 from clop.rl.rollout import Minibatch
+from clop.sample_dropout import SampleDropout
 
 
 @dataclass(frozen=True)
@@ -120,23 +121,6 @@ class MaskedNeck(nn.Module):
             yield
         finally:
             self.mask.pop()
-
-
-class SampleDropout(nn.Module):
-    """Inverted dropout of single values that draws from a given generator."""
-
-    def __init__(self, p: float, generator: torch.Generator) -> None:
-        super().__init__()
-        self.p, self.generator = p, generator
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 0:
-            return x
-        kept = torch.empty(x.shape).bernoulli_(1 - self.p, generator=self.generator).to(x.device)
-        return x * kept.mul_(1 / (1 - self.p))
-
-    def extra_repr(self) -> str:
-        return f"p={self.p:g}"
 
 
 class SharedMask(nn.Module):
