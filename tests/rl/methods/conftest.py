@@ -9,7 +9,7 @@ from clop.rl.methods.base import Compose
 
 
 @pytest.fixture
-def resumed_as_straight(make_learner, noise_games):
+def resumed_as_straight(make_learner, noise_games, assert_same_state):
     """Train, save, go on; load into another learner, go on; both must end in the same state, bit for bit."""
 
     def check(make_method, iterations=2, before=2, **settings):
@@ -24,7 +24,7 @@ def resumed_as_straight(make_learner, noise_games):
         resumed = make_learner(Compose({"method": make_method()}), games, seed=99, **settings)
         resumed.load(state)
         assert [resumed.iterate()[0] for _ in range(iterations)] == expected
-        same(on_disk(straight.state()), on_disk(resumed.state()))
+        assert_same_state(on_disk(straight.state()), on_disk(resumed.state()))
         return straight, resumed
 
     return check
@@ -36,19 +36,3 @@ def on_disk(state):
     torch.save(state, file)
     file.seek(0)
     return torch.load(file, weights_only=True)
-
-
-def same(left, right, where="state"):
-    assert type(left) is type(right), where
-    if isinstance(left, dict):
-        assert left.keys() == right.keys(), where
-        for key in left:
-            same(left[key], right[key], f"{where}.{key}")
-    elif isinstance(left, list | tuple):
-        assert len(left) == len(right), where
-        for k, (a, b) in enumerate(zip(left, right, strict=True)):
-            same(a, b, f"{where}[{k}]")
-    elif isinstance(left, torch.Tensor):
-        assert torch.equal(left, right), where
-    else:
-        assert left == right, where
