@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from clop.bench.train import iteration_times
+from clop.bench.train import take_turns
 from clop.rl.methods import METHODS
 from clop.rl.ppo import PPOConfig
 from clop.rl.train import build_learner, preset_config
@@ -63,12 +63,8 @@ def run(game: str, rounds: int, on_round: Callable[[int], None] = lambda _: None
         name: build_learner(preset_config(game, "procgen-easy", ppo=ppo, methods=methods))
         for name, methods in configs.items()
     }
-    for learner in learners.values():
-        learner.iterate()  # warm up
-    ratios: dict[str, list[float]] = {name: [] for name in METHODS}
-    for turn in range(rounds):
-        seconds = {name: iteration_times(learner)[2] for name, learner in learners.items()}
-        for name, values in ratios.items():
-            values.append(seconds[name] / seconds["ppo"])
-        on_round(turn + 1)
-    return [Row(name, statistics.median(values), PASSES.get(name, Passes()).cost) for name, values in ratios.items()]
+    turns = take_turns(learners, rounds, on_round)
+    return [
+        Row(name, statistics.median(turn[name][2] / turn["ppo"][2] for turn in turns), PASSES.get(name, Passes()).cost)
+        for name in METHODS
+    ]

@@ -1,8 +1,9 @@
 """``clop bench train``: how fast the learner is, where its time goes, and how near that is to the machine's peak."""
 
+import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -93,52 +94,68 @@ def cost_of(method: str, game: str, rounds: int, topology: str = "shared") -> fl
     """Seconds with a method over seconds without it: the median of paired turns, in this process."""
     ppo = PPOConfig(num_steps=_PAIRED_STEPS, minibatches=1)
     network = NetworkConfig(topology=topology)
-    learners = [
-        build_learner(preset_config(game, "procgen-easy", ppo=ppo, network=network, methods=methods))
-        for methods in ({}, {name: METHODS[name]() for name in names(method)})
-    ]
-    for learner in learners:
+    learners = {
+        name: build_learner(preset_config(game, "procgen-easy", ppo=ppo, network=network, methods=methods))
+        for name, methods in {"without": {}, "with": {name: METHODS[name]() for name in names(method)}}.items()
+    }
+    return statistics.median(sum(turn["with"]) / sum(turn["without"]) for turn in take_turns(learners, rounds))
+
+
+def take_turns(
+    learners: Mapping[str, Learner], rounds: int, on_round: Callable[[int], None] = lambda _: None
+) -> list[dict[str, tuple[float, float, float]]]:
+    """The times of one iteration of each learner, for each round; who begins changes, since the first finds the machine
+    colder."""
+    for learner in learners.values():
         learner.iterate()  # warm up
-    ratios = []
+    order, turns = random.Random(0), []
     for turn in range(rounds):
-        first = turn % 2  # who begins changes, since the second finds the machine warmer
-        seconds = {which: sum(iteration_times(learners[which])) for which in (first, 1 - first)}
-        ratios.append(seconds[1] / seconds[0])
-    return statistics.median(ratios)
+        turns.append({name: iteration_times(learners[name]) for name in order.sample(list(learners), len(learners))})
+        on_round(turn + 1)
+    return turns
 
 
 def iteration_times(learner: Learner) -> tuple[float, float, float]:
     """Seconds in the games, in acting, and in learning, of one iteration."""
     if not isinstance(learner.games, _TimedGames):
         learner.games = _TimedGames(learner.games)  # type: ignore[assignment]
+        learner.collect = _Timed(learner.collect)  # type: ignore[method-assign]
     games: Any = learner.games
-    games.seconds = 0.0
+    collect: Any = learner.collect
+    games.seconds = collect.seconds = 0.0
     start = time.perf_counter()
-    learner.method.begin_iteration(learner.context())
-    learner.collect()
-    collected = time.perf_counter()
-    learner.method.prepare(learner.rollout, learner.context())
-    learner.update()
-    return games.seconds, collected - start - games.seconds, time.perf_counter() - collected
+    learner.iterate()
+    total = time.perf_counter() - start
+    return games.seconds, collect.seconds - games.seconds, total - collect.seconds
+
+
+class _Timed:
+    """A function that notes the time spent in it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self.seconds = function, 0.0
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return self._function(*arguments, **named)
+        finally:
+            self.seconds += time.perf_counter() - start
 
 
 class _TimedGames:
     """Games that note the time spent in them."""
 
     def __init__(self, games: Any) -> None:
-        self._games, self.seconds = games, 0.0
+        self._games, self.observe, self.step = games, _Timed(games.observe), _Timed(games.step)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._games, name)
 
-    def observe(self, *arguments: Any, **named: Any) -> Any:
-        return self._timed(self._games.observe, *arguments, **named)
+    @property
+    def seconds(self) -> float:
+        return self.observe.seconds + self.step.seconds
 
-    def step(self, actions: Any) -> Any:
-        return self._timed(self._games.step, actions)
-
-    def _timed(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        start = time.perf_counter()
-        result = function(*arguments, **named)
-        self.seconds += time.perf_counter() - start
-        return result
+    @seconds.setter
+    def seconds(self, value: float) -> None:
+        self.observe.seconds = self.step.seconds = value

@@ -5,12 +5,14 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from clop.cli.flags import integer, positive
-from clop.errors import UsageError
+from clop.cli.flags import positive
+
+if TYPE_CHECKING:
+    from clop.experiments.record import Stopwatch
 
 
 def add_bench(commands: Any, parser_class: type[argparse.ArgumentParser]) -> None:
@@ -27,6 +29,11 @@ def add_bench(commands: Any, parser_class: type[argparse.ArgumentParser]) -> Non
     _add_augment(benches)
 
 
+def _add_common(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], None]) -> None:
+    parser.add_argument("--json", action="store_true", help="print the run record as JSON")
+    parser.set_defaults(run=run)
+
+
 def _add_layer(benches: Any) -> None:
     parser: argparse.ArgumentParser = benches.add_parser(
         "layer",
@@ -34,10 +41,9 @@ def _add_layer(benches: Any) -> None:
         description="Time the layer, forward and backward in float32, in turns with copying the map and its gradient, "
         "with Dropout2d, and with a plain-Python layer that follows the authors' code. About half a minute.",
     )
-    parser.add_argument("--json", action="store_true", help="print the run record as JSON")
     parser.add_argument("--rounds", type=positive, default=100, help="turns for each comparison (default: %(default)s)")
     parser.add_argument("--threads", type=positive, help="threads torch may use (default: all cores)")
-    parser.set_defaults(run=_bench_layer)
+    _add_common(parser, _bench_layer)
 
 
 def _add_train(benches: Any) -> None:
@@ -49,7 +55,6 @@ def _add_train(benches: Any) -> None:
         "one rollout in 64 envs, played and learnt. About ten minutes.",
     )
     parser.add_argument("game", nargs="?", default="starpilot", help="default: %(default)s")
-    parser.add_argument("--json", action="store_true", help="print the run record as JSON")
     parser.add_argument("--rounds", type=positive, default=2, help="turns of each (default: %(default)s)")
     parser.add_argument(
         "--num-steps", type=positive, default=64, help="of a rollout (default: %(default)s; procgen-easy has 256)"
@@ -61,7 +66,7 @@ def _add_train(benches: Any) -> None:
         help="turns with and without CLOP (default: %(default)s)",
     )
     parser.add_argument("--without-sb3", action="store_true", help="leave Stable-Baselines3 out, which is slow")
-    parser.set_defaults(run=_bench_train)
+    _add_common(parser, _bench_train)
 
 
 def _add_methods(benches: Any) -> None:
@@ -72,9 +77,8 @@ def _add_methods(benches: Any) -> None:
         "passes of its definition explain. About ten minutes.",
     )
     parser.add_argument("game", nargs="?", default="starpilot", help="default: %(default)s")
-    parser.add_argument("--json", action="store_true", help="print the run record as JSON")
     parser.add_argument("--rounds", type=positive, default=9, help="turns of each (default: %(default)s)")
-    parser.set_defaults(run=_bench_methods)
+    _add_common(parser, _bench_methods)
 
 
 def _add_vision(benches: Any) -> None:
@@ -84,13 +88,12 @@ def _add_vision(benches: Any) -> None:
         description="Time training of the small CNN in turns: our loop, the same with CLOP, and a plain loop (NCHW, "
         "DataLoader, the C library's defaults), each in a process of its own. About three minutes.",
     )
-    parser.add_argument("--json", action="store_true", help="print the run record as JSON")
-    parser.add_argument("--rounds", type=integer, default=20, metavar="N", help="turns (default: %(default)s)")
+    parser.add_argument("--rounds", type=positive, default=20, metavar="N", help="turns (default: %(default)s)")
     parser.add_argument(
-        "--batches", type=integer, default=25, metavar="N", help="of 64 in a turn (default: %(default)s)"
+        "--batches", type=positive, default=25, metavar="N", help="of 64 in a turn (default: %(default)s)"
     )
-    parser.add_argument("--threads", type=integer, metavar="N", help="threads torch may use (default: all cores)")
-    parser.set_defaults(run=_bench_vision)
+    parser.add_argument("--threads", type=positive, metavar="N", help="threads torch may use (default: all cores)")
+    _add_common(parser, _bench_vision)
 
 
 def _add_augment(benches: Any) -> None:
@@ -101,17 +104,16 @@ def _add_augment(benches: Any) -> None:
         "without a method, with each augmentation of the input and with CLOP, in turns. About ten minutes.",
     )
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="that holds the data sets")
-    parser.add_argument("--images", type=integer, metavar="N", help="of each data set (default: all)")
+    parser.add_argument("--images", type=positive, metavar="N", help="of each data set (default: all)")
     parser.add_argument(
-        "--image-size", type=integer, default=96, metavar="N", help="of Imagenette (default: %(default)s; paper: 224)"
+        "--image-size", type=positive, default=96, metavar="N", help="of Imagenette (default: %(default)s; paper: 224)"
     )
     parser.add_argument(
         "--network", default="vgg9", metavar="NAME", help="for Imagenette (default: %(default)s; paper: vgg11)"
     )
-    parser.add_argument("--json", action="store_true", help="print the run record as JSON")
-    parser.add_argument("--passes", type=integer, default=1, metavar="N", help="default: %(default)s")
-    parser.add_argument("--threads", type=integer, metavar="N", help="threads torch may use (default: all cores)")
-    parser.set_defaults(run=_bench_augment)
+    parser.add_argument("--passes", type=positive, default=1, metavar="N", help="default: %(default)s")
+    parser.add_argument("--threads", type=positive, metavar="N", help="threads torch may use (default: all cores)")
+    _add_common(parser, _bench_augment)
 
 
 def _bench_layer(arguments: argparse.Namespace) -> None:
@@ -119,7 +121,6 @@ def _bench_layer(arguments: argparse.Namespace) -> None:
 
     from clop.bench import layer
     from clop.experiments.record import Stopwatch
-    from clop.report.tables import markdown
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
@@ -127,13 +128,10 @@ def _bench_layer(arguments: argparse.Namespace) -> None:
     rows = layer.run(
         arguments.rounds, lambda row: print(f"measured {row.what} against {row.baseline}", file=sys.stderr)
     )
-    if arguments.json:
-        _print_record(watch, rows)
-        return
     cells = [
         [row.what, f"{row.ours_ms:.3f}", row.baseline, f"{row.baseline_ms:.3f}", f"{row.ratio:.2f}"] for row in rows
     ]
-    print(markdown(["what", "ours, ms", "baseline", "baseline, ms", "ours / baseline"], cells))
+    _report(arguments, watch, rows, ["what", "ours, ms", "baseline", "baseline, ms", "ours / baseline"], cells)
 
 
 def _bench_train(arguments: argparse.Namespace) -> None:
@@ -142,7 +140,6 @@ def _bench_train(arguments: argparse.Namespace) -> None:
     from clop import machine
     from clop.bench import train
     from clop.experiments.record import Stopwatch
-    from clop.report.tables import markdown
 
     def tell(text: str) -> None:
         print(text, file=sys.stderr)
@@ -160,9 +157,6 @@ def _bench_train(arguments: argparse.Namespace) -> None:
     rows = train.run(
         arguments.game, arguments.rounds, arguments.num_steps, cores, not arguments.without_sb3, on_turn=tell
     )
-    if arguments.json:
-        _print_record(watch, rows, cost_of_clop=costs)
-        return
 
     def percent(share: float | None) -> str:
         return "" if share is None else f"{share:.0%}"
@@ -177,10 +171,12 @@ def _bench_train(arguments: argparse.Namespace) -> None:
         ]
         for row in rows
     ]
-    print(markdown(header, cells))
     ratios = ", ".join(f"{cost:.3f} ({topology} network)" for topology, cost in costs.items())
-    print(f"{arguments.game}, rollouts of 64×{arguments.num_steps}, 3 epochs, 8 minibatches, {arguments.rounds} turns")
-    print(f"time with CLOP over time without, one process, median of {arguments.pairs} pairs: {ratios}")
+    note = (
+        f"{arguments.game}, rollouts of 64×{arguments.num_steps}, 3 epochs, 8 minibatches, {arguments.rounds} turns\n"
+        f"time with CLOP over time without, one process, median of {arguments.pairs} pairs: {ratios}"
+    )
+    _report(arguments, watch, rows, header, cells, note, cost_of_clop=costs)
 
 
 def _bench_methods(arguments: argparse.Namespace) -> None:
@@ -189,19 +185,15 @@ def _bench_methods(arguments: argparse.Namespace) -> None:
     from clop import machine
     from clop.bench import methods
     from clop.experiments.record import Stopwatch
-    from clop.report.tables import markdown
 
     machine.keep_memory()
     torch.set_num_threads(1)
     settings = {"game": arguments.game, "rounds": arguments.rounds}
     watch = Stopwatch("bench methods", settings)
     rows = methods.run(**settings, on_round=lambda turn: print(f"turn {turn} of {arguments.rounds}", file=sys.stderr))
-    if arguments.json:
-        _print_record(watch, rows)
-        return
     cells = [[row.method, f"{row.ratio:.2f}", f"{row.explained:.2f}", f"{row.excess:.2f}"] for row in rows]
-    print(markdown(["method", "time / PPO's", "by its passes", "beyond them"], cells))
-    print(f"updates on {arguments.game}, one thread, median of {arguments.rounds} turns")
+    note = f"updates on {arguments.game}, one thread, median of {arguments.rounds} turns"
+    _report(arguments, watch, rows, ["method", "time / PPO's", "by its passes", "beyond them"], cells, note)
 
 
 def _bench_vision(arguments: argparse.Namespace) -> None:
@@ -209,17 +201,11 @@ def _bench_vision(arguments: argparse.Namespace) -> None:
 
     from clop.bench import vision
     from clop.experiments.record import Stopwatch
-    from clop.report.tables import markdown
 
     threads = arguments.threads or torch.get_num_threads()
     settings = {"rounds": arguments.rounds, "batches": arguments.batches, "threads": threads}
-    if min(settings.values()) < 1:
-        raise UsageError("rounds, batches and threads must be at least 1")
     watch = Stopwatch("bench vision", settings)
     rows = vision.run(**settings, on_round=lambda turn: print(f"turn {turn} of {arguments.rounds}", file=sys.stderr))
-    if arguments.json:
-        _print_record(watch, rows)
-        return
     header = ["loop", "images/s", "against", "speed, median", "quartiles"]
     cells = [
         [
@@ -231,8 +217,8 @@ def _bench_vision(arguments: argparse.Namespace) -> None:
         ]
         for row in rows
     ]
-    print(markdown(header, cells))
-    print(f"small CNN, 32 px, batches of {vision.BATCH}, {threads} thread(s), {arguments.rounds} turns")
+    note = f"small CNN, 32 px, batches of {vision.BATCH}, {threads} thread(s), {arguments.rounds} turns"
+    _report(arguments, watch, rows, header, cells, note)
 
 
 def _bench_augment(arguments: argparse.Namespace) -> None:
@@ -242,14 +228,11 @@ def _bench_augment(arguments: argparse.Namespace) -> None:
     from clop.bench import augment
     from clop.experiments.record import Stopwatch
     from clop.progress import Progress
-    from clop.report.tables import markdown
     from clop.vision import data
 
     machine.keep_memory()
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    if arguments.passes < 1:
-        raise UsageError(f"--passes must be at least 1, got {arguments.passes}")
     names = ("images", "image_size", "network", "passes")
     settings = {name: getattr(arguments, name) for name in names} | {"threads": torch.get_num_threads()}
     watch = Stopwatch("bench augment", settings)
@@ -259,9 +242,6 @@ def _bench_augment(arguments: argparse.Namespace) -> None:
         task = data.load(name, arguments.data, size, arguments.images)
         with Progress(f"{dataset}, each method", arguments.passes * len(task.train), "images") as progress:
             rows += augment.run(dataset, task, network, arguments.passes, progress.step)
-    if arguments.json:
-        _print_record(watch, rows)
-        return
     cells = [
         [
             row.dataset,
@@ -275,10 +255,26 @@ def _bench_augment(arguments: argparse.Namespace) -> None:
         for row in rows
     ]
     header = ["data", "method", "seconds", "ratio to plain", "paper: seconds", "paper: ratio", "scale"]
+    note = f"one forward pass in training mode, {settings['threads']} thread(s); the paper's was on a GPU"
+    _report(arguments, watch, rows, header, cells, note)
+
+
+def _report(
+    arguments: argparse.Namespace,
+    watch: "Stopwatch",
+    rows: Sequence[Any],
+    header: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    note: str = "",
+    **more: Any,
+) -> None:
+    """Print what was measured: for machines the record, for people a table and a note."""
+    from clop.report.tables import markdown
+
+    if arguments.json:
+        record = watch.record({"rows": [row.asdict() for row in rows], **more})
+        print(json.dumps(dataclasses.asdict(record), indent=2, ensure_ascii=False))
+        return
     print(markdown(header, cells))
-    print(f"one forward pass in training mode, {settings['threads']} thread(s); the paper's was on a GPU")
-
-
-def _print_record(watch: Any, rows: Sequence[Any], **more: Any) -> None:
-    record = watch.record({"rows": [row.asdict() for row in rows], **more})
-    print(json.dumps(dataclasses.asdict(record), indent=2, ensure_ascii=False))
+    if note:
+        print(note)
