@@ -35,6 +35,22 @@ def version(package: str) -> str | None:
         return None
 
 
+def peak_memory_gb() -> float | None:
+    """The most memory this process has had, without the part of others in what they share; None where Python cannot
+    ask the system (Windows)."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    pages = Path("/proc/self/smaps_rollup")
+    if pages.exists():  # Linux
+        lines = [line.split() for line in pages.read_text().splitlines()[1:]]
+        kilobytes = {line[0]: int(line[1]) for line in lines}
+        peak -= 1024 * (kilobytes["Rss:"] - kilobytes["Pss:"])
+    return peak / 2**30
+
+
 def keep_memory() -> None:
     """Let the C library keep freed memory instead of handing it back to the system.
 

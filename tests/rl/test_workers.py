@@ -6,14 +6,17 @@ Run as a script, this file is one of those processes.
 import os
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from clop.errors import UsageError
 from clop.rl.methods.base import Method, Phase
 from clop.rl.networks import NetworkConfig
-from clop.rl.workers import Workers, join, leave
+from clop.rl.workers import Workers, run_together
 
 STEPS, ENVS = 4, 4  # of both processes together
 SHIFT = 5.0  # how much larger the second's advantages are
@@ -87,7 +90,6 @@ def process(folder):
     from conftest import NoiseGames, make_learner  # found beside this file when it is run as a script
 
     torch.set_num_threads(1)
-    join(f"file://{folder}/meet")
     workers = Workers()
     parameter, frozen = nn.Parameter(torch.zeros(2, 3)), nn.Parameter(torch.zeros(1))
     parameter.grad = torch.arange(6.0).view(3, 2).T * (1 + workers.rank)  # not contiguous, as channels-last is not
@@ -107,31 +109,48 @@ def process(folder):
         "iterations": whole_iterations(make_learner, NoiseGames, workers.rank),
     }
     torch.save(result, f"{folder}/{workers.rank}.pt")
-    leave()
+    return workers.rank
+
+
+def fail(which, folder):
+    """The process of this rank fails; the others wait for it."""
+    workers = Workers()
+    Path(folder, str(workers.rank)).write_text(str(os.getpid()))
+    workers.broadcast(0)  # all are there
+    if workers.rank == which:
+        raise UsageError("this one had enough")
+    workers.broadcast(1)
+
+
+def run_script(*arguments):
+    return subprocess.run(
+        [sys.executable, __file__, *map(str, arguments)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """What each of two processes found."""
     folder = tmp_path_factory.mktemp("workers")
-    started = [
-        subprocess.Popen(
-            [sys.executable, __file__, str(folder)],
-            env=os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        for one in started:
-            _, errors = one.communicate(timeout=120)
-            assert one.returncode == 0, errors
-    finally:
-        for one in started:
-            one.kill()
-            one.wait()
+    ended = run_script("process", folder)
+    assert (ended.returncode, ended.stdout) == (0, "0\n"), ended.stderr  # the result of the first process
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["first", "other"])
+def test_processes_end_together_and_only_the_first_tells_why(tmp_path, which):
+    """Fails when a process outlives the run, or when both print a stack trace for one mistake."""
+    ended = run_script("fail", tmp_path, which)
+    assert ended.returncode == 1
+    assert ended.stderr.count("Traceback (most recent call last)") == 1
+    assert ("this one had enough" in ended.stderr) is (which == 0)
+    for name in ("0", "1"):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / name).read_text()), 0)
 
 
 def test_two_processes_know_who_they_are(both):
@@ -211,4 +230,6 @@ def test_alone_every_operation_gives_back_what_it_was_given():
 
 
 if __name__ == "__main__":
-    process(sys.argv[1])
+    what, folder, *which = sys.argv[1:]
+    body = partial(process, folder) if what == "process" else partial(fail, int(*which), folder)
+    print(run_together(2, "cpu", body))  # noqa: T201

@@ -6,16 +6,16 @@ and prints what that took, as JSON. Between its turns it waits, so contestants d
 
 import json
 import os
-import resource
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
+from clop import machine
 from clop.errors import UsageError
 
 _MATMUL = 1024
@@ -86,11 +86,7 @@ class Running:
 def _take_turns(turn: Any) -> None:
     print(json.dumps({}), flush=True)  # noqa: T201 - the protocol of a contestant
     for _ in sys.stdin:
-        print(json.dumps(turn() | {"peak_memory_gb": _peak_memory_gb()}), flush=True)  # noqa: T201
-
-
-def _peak_memory_gb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**30 if sys.platform == "darwin" else 2**20)
+        print(json.dumps(turn() | {"peak_memory_gb": machine.peak_memory_gb()}), flush=True)  # noqa: T201
 
 
 # ---- clop ----------------------------------------------------------------------------------------------------------
@@ -100,17 +96,14 @@ def _clop(contestant: Contestant) -> None:
     """Our learner, in as many processes as the contestant has."""
     import torch
 
-    from clop import machine
     from clop.bench.train import iteration_times
     from clop.rl.methods import METHODS, names
     from clop.rl.ppo import PPOConfig
     from clop.rl.train import build_learner, preset_config
-    from clop.rl.workers import Workers, join
+    from clop.rl.workers import Workers
 
     machine.keep_memory()
     torch.set_num_threads(contestant.threads)
-    if contestant.processes > 1:
-        join(os.environ["CLOP_RENDEZVOUS"])
     workers = Workers()
     config = preset_config(
         contestant.game,
@@ -123,16 +116,16 @@ def _clop(contestant: Contestant) -> None:
     def turn() -> dict[str, Any]:
         workers.broadcast("turn")
         env, act, learn = iteration_times(learner)
-        memory = workers.gather(_peak_memory_gb())
+        memory = workers.gather(machine.peak_memory_gb())
         return {"seconds": env + act + learn, "env": env, "act": act, "learn": learn, "memory_gb": memory}
 
     if workers.is_first:
         _take_turns(turn)
+        workers.broadcast("end")
         return
-    while True:
-        workers.broadcast(None)
+    while workers.broadcast(None) == "turn":
         iteration_times(learner)
-        workers.gather(_peak_memory_gb())
+        workers.gather(machine.peak_memory_gb())
 
 
 # ---- others --------------------------------------------------------------------------------------------------------
@@ -191,21 +184,14 @@ def _sb3(contestant: Contestant) -> None:
 
 def _main(text: str) -> None:
     contestant = Contestant(**json.loads(text))
-    run = {"clop": _clop, "sb3": _sb3, "matmul": _matmul}[contestant.kind]
-    if contestant.processes == 1 or "RANK" in os.environ:
-        run(contestant)
-        return
-    with tempfile.TemporaryDirectory(prefix="clop-") as folder:
-        shared = {"WORLD_SIZE": str(contestant.processes), "CLOP_RENDEZVOUS": f"file://{folder}/store"}
-        for rank in range(1, contestant.processes):
-            subprocess.Popen(
-                [sys.executable, "-m", "clop.bench.contestants", text],
-                env=os.environ | shared | {"RANK": str(rank)},
-                stdin=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # it ends with an error when the first process is gone
-            )
-        os.environ |= shared | {"RANK": "0"}
-        run(contestant)
+    if contestant.kind == "clop":
+        from clop.rl.envs import choose_backend, preload
+        from clop.rl.workers import run_together
+
+        preload(choose_backend())
+        run_together(contestant.processes, "cpu", partial(_clop, contestant))
+    else:
+        {"sb3": _sb3, "matmul": _matmul}[contestant.kind](contestant)
 
 
 if __name__ == "__main__":

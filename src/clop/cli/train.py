@@ -3,11 +3,7 @@
 import argparse
 import dataclasses
 import os
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +71,14 @@ def add_train(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> None:
     import torch
 
-    from clop import machine
-    from clop.experiments.agents import KIND, method_text, summarise, train_agent
+    from clop.experiments.agents import KIND, method_text, summarise
     from clop.experiments.run_folder import RunFolder
+    from clop.rl.envs import preload
     from clop.rl.train import TrainConfig
-    from clop.rl.workers import Workers, join, leave
+    from clop.rl.workers import run_together
 
-    machine.keep_memory()
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    child = "RANK" in os.environ
+    first = os.environ.get("RANK", "0") == "0"
     folder: RunFolder | None
     if arguments.resume is not None:
         folder = RunFolder.open(arguments.resume, KIND)
@@ -91,21 +86,11 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         config = _config(arguments, device)
         out = arguments.out or Path("runs") / f"{config.game}-{config.method}-{config.seed}"
-        folder = None if child and os.environ["RANK"] != "0" else RunFolder.create(out, KIND, config.asdict())
-    with _children(0 if child else config.processes - 1, arguments.command_line):
-        if config.processes > 1:
-            join(os.environ.get("CLOP_RENDEZVOUS"))
-        torch.set_num_threads(config.threads)
-        workers = Workers()
-        first = workers.is_first
-        try:
-            work = train_agent(config, folder if first else None, device, 60 * arguments.checkpoint_minutes, workers)
-        except RuntimeError:
-            if first:
-                raise
-            sys.exit(1)  # the first process is gone, or tells why itself
-        finally:
-            leave()
+        folder = RunFolder.create(out, KIND, config.asdict()) if first else None
+    preload(config.backend)
+    work = run_together(
+        config.processes, device, partial(_train, config, folder, device, 60 * arguments.checkpoint_minutes)
+    )
     if first and folder is not None:
         episodes = arguments.eval_episodes or (100 if config.preset == "quick" else 1000)
         summary = summarise(folder, work, episodes)
@@ -115,6 +100,20 @@ def run(arguments: argparse.Namespace) -> None:
             f"{summary['train']['mean']:.2f} on training levels, {summary['test']['mean']:.2f} on unseen ones "
             f"({summary['test']['episodes']} episodes each, {summary['test']['protocol']}); the run is in {folder.path}"
         )
+
+
+def _train(config: Any, folder: Any, device: str, checkpoint_seconds: float) -> Any:
+    """The part of this process in the run."""
+    import torch
+
+    from clop import machine
+    from clop.experiments.agents import train_agent
+    from clop.rl.workers import Workers
+
+    machine.keep_memory()
+    torch.set_num_threads(config.threads)
+    workers = Workers()
+    return train_agent(config, folder if workers.is_first else None, device, checkpoint_seconds, workers)
 
 
 def _config(arguments: argparse.Namespace, device: str) -> Any:
@@ -167,34 +166,3 @@ def _processes(wanted: str, num_envs: int, device: str) -> int:
     if device != "cpu":
         return 1
     return max(count for count in range(1, (os.cpu_count() or 1) + 1) if num_envs % count == 0)
-
-
-@contextmanager
-def _children(count: int, command_line: Sequence[str]) -> Iterator[None]:
-    """Start this command ``count`` times more, as the other processes of the run; they end with this one."""
-    if count == 0:
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="clop-") as folder:
-        shared = {"WORLD_SIZE": str(count + 1), "CLOP_RENDEZVOUS": f"file://{folder}/store", "OMP_NUM_THREADS": "1"}
-        children = [
-            subprocess.Popen(
-                [sys.executable, "-m", "clop", *command_line],
-                env=os.environ | shared | {"RANK": str(rank)},
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # so that Ctrl-C reaches the first process alone, which stops the others
-            )
-            for rank in range(1, count + 1)
-        ]
-        before = dict(os.environ)
-        os.environ |= shared | {"RANK": "0"}
-        try:
-            yield
-            for child in children:
-                child.wait(timeout=60)
-        finally:
-            for child in children:
-                child.kill()
-                child.wait()
-            os.environ.clear()
-            os.environ |= before

@@ -1,7 +1,5 @@
 """Train an agent in a run folder: checkpoints, exact resume, metrics, progress, and a summary at the end."""
 
-import resource
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from clop import machine
 from clop.errors import UsageError
 from clop.experiments.loop import run_to_end
 from clop.experiments.run_folder import RunFolder
@@ -42,6 +41,8 @@ class AgentWork:
         self._rate = 0.0
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._test: float | None = None
+        self.memory_gb: float | None = None
+        """The most that all processes together have needed; known at the end."""
 
     @property
     def title(self) -> str:
@@ -89,6 +90,10 @@ class AgentWork:
         running = float(np.mean(self._recent)) if self._recent else "unknown"
         return {"running_return": running, **({} if self._test is None else {"test_return": self._test})}
 
+    def note_memory(self) -> None:
+        peaks = self.learner.workers.gather(machine.peak_memory_gb())
+        self.memory_gb = None if None in peaks else round(sum(peaks), 3)
+
     def events(self, row: Mapping[str, Any]) -> dict[str, float]:
         named = {_EVENT_NAMES.get(name, f"losses/{name}"): value for name, value in row.items()}
         return named | {"charts/SPS": self._rate}
@@ -125,6 +130,7 @@ def train_agent(
     """Train to the end, from the start or from the folder's last checkpoint; see :func:`run_to_end`."""
     work = AgentWork(config, device, workers)
     run_to_end(work, folder, checkpoint_seconds, workers)
+    work.note_memory()
     return work
 
 
@@ -194,17 +200,11 @@ def summarise(folder: RunFolder, work: AgentWork, episodes: int) -> dict[str, An
         "gap": results["train"].mean - results["test"].mean,
         "steps_per_second": round(work.done / work.seconds, 1),
         "seconds": round(work.seconds, 1),
-        "peak_memory_gb": peak_memory_gb(),
+        "peak_memory_gb": work.memory_gb,
         "ended": "complete",
     }
     folder.write_summary(summary)
     return summary
-
-
-def peak_memory_gb() -> float:
-    """The most memory this process has had."""
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
-    return round(kilobytes / 2**20, 3)
 
 
 _EVENT_NAMES = {  # those that users of CleanRL know

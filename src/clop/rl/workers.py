@@ -1,12 +1,19 @@
 """The processes that learn together: each plays its share of the games, and all take the same steps."""
 
+import multiprocessing
 import os
-from collections.abc import Iterable
-from typing import Any
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from clop.errors import UsageError
+
+Result = TypeVar("Result")
 
 
 class Workers:
@@ -73,20 +80,65 @@ class Workers:
         return count // self.size
 
 
-def join(rendezvous: str | None = None) -> None:
+def run_together(size: int, device: str, body: Callable[[], Result]) -> Result:
+    """Run ``body`` in this process and ``size - 1`` others, which end with this one; what it returns here.
+
+    Other processes are forked where that is safe: they then share the memory of all that is loaded, which is half a
+    gigabyte with procgen's pictures. CUDA does not survive a fork.
+    """
+    if "RANK" in os.environ:  # torchrun has started the others
+        join()
+        return _joined(body)
+    if size == 1:
+        return body()
+    fork = sys.platform == "linux" and not device.startswith("cuda")
+    context = multiprocessing.get_context("fork" if fork else "spawn")
+    with tempfile.TemporaryDirectory(prefix="clop-") as folder:
+        meet = f"file://{folder}/store"
+        # mypy knows no common base of the contexts that has Process.
+        others: list[Any] = [
+            context.Process(target=_other, args=(meet, rank, size, body), daemon=True)  # type: ignore[attr-defined]
+            for rank in range(1, size)
+        ]
+        try:
+            for other in others:
+                other.start()
+            join(meet, 0, size)
+            result = _joined(body)
+            for other in others:
+                other.join(timeout=60)
+            return result
+        finally:
+            for other in others:
+                other.kill()
+                other.join()
+
+
+def _other(meet: str, rank: int, size: int, body: Callable[[], Any]) -> None:
+    if hasattr(os, "setsid"):
+        os.setsid()  # so that Ctrl-C reaches the first process alone, which stops the others
+    join(meet, rank, size)
+    _joined(body)
+
+
+def _joined(body: Callable[[], Result]) -> Result:
+    try:
+        return body()
+    except (RuntimeError, UsageError):
+        if Workers().is_first:
+            raise
+        sys.exit(1)  # the first process is gone, or tells why itself
+    finally:
+        dist.destroy_process_group()
+
+
+def join(meet: str | None = None, rank: int = 0, size: int = 1) -> None:
     """Meet the other processes: at a file, or where torchrun's environment says."""
     backend = "gloo"
     if torch.cuda.is_available():
         backend = "cpu:gloo,cuda:nccl"  # numbers on the CPU are summed too
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", os.environ["RANK"])))
-    if rendezvous is None:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
+    if meet is None:
         dist.init_process_group(backend)
     else:
-        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        dist.init_process_group(backend, init_method=rendezvous, rank=rank, world_size=size)
-
-
-def leave() -> None:
-    """Part from the other processes."""
-    if dist.is_initialized():
-        dist.destroy_process_group()
+        dist.init_process_group(backend, init_method=meet, rank=rank, world_size=size)
