@@ -26,8 +26,8 @@ def examine() -> list[Part]:
         _attempt("layer on CUDA", _cuda),
         _modules("pictures (clop picture)", {"PIL": "pillow"}, extra="picture"),
         _modules(
-            "vision (clop demo)",
-            {"PIL": "pillow", "sklearn": "scikit-learn", "matplotlib": "matplotlib"},
+            "vision (clop demo, clop vision)",
+            {"PIL": "pillow", "pooch": "pooch", "sklearn": "scikit-learn", "matplotlib": "matplotlib"},
             extra="vision",
         ),
         _attempt("agents (clop train)", _procgen),

@@ -1,22 +1,14 @@
-"""Learners that take turns: each in processes of its own, so that none has another's memory, threads or settings.
+"""Learners that take turns, ours and another's, and the machine's peak beside them."""
 
-A contestant is this module run as a program. It reads lines from its input; for each it plays and learns one rollout
-and prints what that took, as JSON. Between its turns it waits, so contestants do not disturb each other.
-"""
-
-import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from clop import machine
-from clop.errors import UsageError
+from clop.bench.own_process import OwnProcess, TakeTurns
 
 _MATMUL = 1024
 
@@ -37,73 +29,39 @@ class Contestant:
 
 
 @contextmanager
-def started(contestants: list[Contestant]) -> Iterator[Mapping[str, "Running"]]:
-    """All contestants, started and waiting for their first turn."""
+def started(contestants: list[Contestant]) -> Iterator[Mapping[str, OwnProcess]]:
+    """All contestants, started and waiting for their first turn.
+
+    A turn is one rollout, played and learnt: its seconds, where they went, and the most memory used so far.
+    """
     with ExitStack() as stack:
-        yield {c.name: stack.enter_context(Running(c)) for c in contestants}
+        yield {c.name: stack.enter_context(OwnProcess(c.name, partial(_take_part, c), c.threads)) for c in contestants}
 
 
-class Running:
-    """A contestant's process."""
-
-    def __init__(self, contestant: Contestant) -> None:
-        self.contestant = contestant
-        threads = str(contestant.threads)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "clop.bench.contestants", json.dumps(asdict(contestant))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
-            text=True,
-        )
-        self._answer()  # it is ready
-
-    def turn(self) -> dict[str, Any]:
-        """One rollout, played and learnt: its seconds, where they went, and the most memory used so far."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("turn\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise UsageError(f"{self.contestant.name} has ended; its message is above")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def __enter__(self) -> "Running":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._process.communicate(timeout=20)  # the end of its input is the end of its turns
-        finally:
-            self._process.kill()
-
-
-def _take_turns(turn: Any) -> None:
-    print(json.dumps({}), flush=True)  # noqa: T201 - the protocol of a contestant
-    for _ in sys.stdin:
-        print(json.dumps(turn() | {"peak_memory_gb": machine.peak_memory_gb()}), flush=True)  # noqa: T201
+def _take_part(contestant: Contestant, take_turns: TakeTurns) -> None:
+    {"clop": _clop, "sb3": _sb3, "matmul": _matmul}[contestant.kind](contestant, take_turns)
 
 
 # ---- clop ----------------------------------------------------------------------------------------------------------
 
 
-def _clop(contestant: Contestant) -> None:
+def _clop(contestant: Contestant, take_turns: TakeTurns) -> None:
     """Our learner, in as many processes as the contestant has."""
-    import torch
+    from clop.rl.envs import choose_backend, preload
+    from clop.rl.workers import run_together
 
+    machine.keep_memory()
+    preload(choose_backend())
+    run_together(contestant.processes, "cpu", partial(_clop_process, contestant, take_turns))
+
+
+def _clop_process(contestant: Contestant, take_turns: TakeTurns) -> None:
     from clop.bench.train import iteration_times
     from clop.rl.methods import METHODS, names
     from clop.rl.ppo import PPOConfig
     from clop.rl.train import build_learner, preset_config
     from clop.rl.workers import Workers
 
-    machine.keep_memory()
-    torch.set_num_threads(contestant.threads)
     workers = Workers()
     config = preset_config(
         contestant.game,
@@ -120,7 +78,7 @@ def _clop(contestant: Contestant) -> None:
         return {"seconds": env + act + learn, "env": env, "act": act, "learn": learn, "memory_gb": memory}
 
     if workers.is_first:
-        _take_turns(turn)
+        take_turns(turn)
         workers.broadcast("end")
         return
     while workers.broadcast(None) == "turn":
@@ -131,11 +89,10 @@ def _clop(contestant: Contestant) -> None:
 # ---- others --------------------------------------------------------------------------------------------------------
 
 
-def _matmul(contestant: Contestant) -> None:
+def _matmul(_: Contestant, take_turns: TakeTurns) -> None:
     """The machine's peak: products of square matrices, in float32."""
     import torch
 
-    torch.set_num_threads(contestant.threads)
     a, b = torch.randn(_MATMUL, _MATMUL), torch.randn(_MATMUL, _MATMUL)
 
     def turn() -> dict[str, Any]:
@@ -146,18 +103,16 @@ def _matmul(contestant: Contestant) -> None:
         return {"seconds": seconds, "gflops": count * 2 * _MATMUL**3 / seconds / 1e9}
 
     turn()
-    _take_turns(turn)
+    take_turns(turn)
 
 
-def _sb3(contestant: Contestant) -> None:
+def _sb3(contestant: Contestant, take_turns: TakeTurns) -> None:
     """Stable-Baselines3's PPO with our network and games, and nothing else of ours: its defaults elsewhere."""
-    import torch
     from stable_baselines3 import PPO
     from stable_baselines3.common.vec_env import VecNormalize
 
     from clop.bench.sb3 import Impala, SB3Games
 
-    torch.set_num_threads(contestant.threads)
     games = VecNormalize(SB3Games(contestant.game, 64), norm_obs=False, gamma=0.999)
     batch = 64 * contestant.num_steps
     model = PPO(
@@ -177,22 +132,6 @@ def _sb3(contestant: Contestant) -> None:
     def turn() -> dict[str, Any]:
         start = time.perf_counter()
         model.learn(batch, reset_num_timesteps=False)
-        return {"seconds": time.perf_counter() - start}
+        return {"seconds": time.perf_counter() - start, "memory_gb": [machine.peak_memory_gb()]}
 
-    _take_turns(turn)
-
-
-def _main(text: str) -> None:
-    contestant = Contestant(**json.loads(text))
-    if contestant.kind == "clop":
-        from clop.rl.envs import choose_backend, preload
-        from clop.rl.workers import run_together
-
-        preload(choose_backend())
-        run_together(contestant.processes, "cpu", partial(_clop, contestant))
-    else:
-        {"sb3": _sb3, "matmul": _matmul}[contestant.kind](contestant)
-
-
-if __name__ == "__main__":
-    _main(sys.argv[1])
+    take_turns(turn)

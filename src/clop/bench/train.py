@@ -82,7 +82,7 @@ def _row(contestant: Contestant, turns: list[dict[str, Any]], peaks: list[dict[s
     return Row(
         contestant.name,
         ENVS * contestant.num_steps / median("seconds"),
-        max(sum(turn.get("memory_gb", [turn["peak_memory_gb"]])) for turn in turns),
+        max(sum(turn["memory_gb"]) for turn in turns),
         env_share=median("env") / median("seconds") if tells else None,
         act_share=median("act") / median("seconds") if tells else None,
         learn_share=median("learn") / median("seconds") if tells else None,

@@ -1,16 +1,15 @@
 """``clop bench vision``: images per second of our training loop against a plain one, and what CLOP costs in it.
 
-Each loop has a process of its own, since the C library's memory settings act on a whole process, and the processes
-take turns: while one trains, the others wait.
+Each loop has a process of its own, since the C library's memory settings act on a whole process.
 """
 
-import multiprocessing
 import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from clop import machine
+from clop.bench.own_process import OwnProcess, TakeTurns
 from clop.vision.data import Task
 from clop.vision.methods import Clop
 from clop.vision.models import SmallCNN
@@ -47,19 +47,19 @@ class Row:
 
 def run(rounds: int, batches: int, threads: int, on_round: Callable[[int], None] = lambda _: None) -> list[Row]:
     """All loops in turns; a turn is as many batches."""
-    loops = {name: _Process(name, batches, threads) for name in (_PLAIN, _OURS, _CLOP)}
     order = random.Random(0)
-    seconds: dict[str, list[float]] = {name: [] for name in loops}
-    try:
+    with ExitStack() as stack:
+        loops = {
+            name: stack.enter_context(OwnProcess(name, partial(_loop, name, batches), threads))
+            for name in (_PLAIN, _OURS, _CLOP)
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in loops}
         for loop in loops.values():
             loop.turn()  # warm up
         for number in range(rounds):
             for name in order.sample(list(loops), len(loops)):
                 seconds[name].append(loops[name].turn())
             on_round(number + 1)
-    finally:
-        for loop in loops.values():
-            loop.end()
     return compare(seconds, batches * BATCH, {_OURS: _PLAIN, _CLOP: _OURS})
 
 
@@ -77,32 +77,15 @@ def compare(seconds: Mapping[str, list[float]], images: int, baselines: Mapping[
     return rows
 
 
-class _Process:
-    """A loop in a process that trains when it is told to."""
+def _loop(name: str, batches: int, take_turns: TakeTurns) -> None:
+    loop = plain_loop(batches) if name == _PLAIN else _our_loop(batches, clop=name == _CLOP)
 
-    def __init__(self, name: str, batches: int, threads: int) -> None:
-        context = multiprocessing.get_context("spawn")  # fork would share our memory settings
-        self._pipe, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other, name, batches, threads), daemon=True)
-        self._process.start()
-
-    def turn(self) -> float:
-        """Train on a few batches; the seconds it took."""
-        self._pipe.send(True)
-        return self._pipe.recv()
-
-    def end(self) -> None:
-        self._process.terminate()
-        self._process.join()
-
-
-def _serve(pipe: "Connection[Any, Any]", name: str, batches: int, threads: int) -> None:
-    torch.set_num_threads(threads)
-    turn = plain_loop(batches) if name == _PLAIN else _our_loop(batches, clop=name == _CLOP)
-    while pipe.recv():
+    def turn() -> float:
         start = time.perf_counter()
-        turn()
-        pipe.send(time.perf_counter() - start)
+        loop()
+        return time.perf_counter() - start
+
+    take_turns(turn)
 
 
 def _task(batches: int) -> Task:
