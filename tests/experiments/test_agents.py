@@ -100,6 +100,16 @@ def test_two_processes_hold_the_same_weights_and_play_different_games(tmp_path):
     assert not torch.equal(first["generators"]["dice"], second["generators"]["dice"])
 
 
+def test_a_run_under_torchrun_is_that_of_as_many_processes(tmp_path, capsys):
+    """Fails when each of torchrun's processes trains on its own, makes a folder of its own, or starts others."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "clop"]
+    subprocess.run([*torchrun, *train(tmp_path / "torchrun")], check=True, capture_output=True, timeout=300)
+    assert main(train(tmp_path / "run", "--processes", "2")) == 0
+    ours, theirs = (read_checkpoint(tmp_path / name / "checkpoints" / "last.pt") for name in ("run", "torchrun"))
+    same(ours, theirs)
+    assert json.loads((tmp_path / "torchrun" / "summary.json").read_text())["ended"] == "complete"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_saves_the_run_and_says_how_to_go_on(number, tmp_path, capsys, monkeypatch):
     out = tmp_path / "run"
