@@ -75,8 +75,9 @@ def whole_iterations(make_learner, noise_games, rank):
     learner = make_learner(games=noise_games(ENVS // 2, seed=rank), network=NetworkConfig(norm="block"), **settings)
     start = weights(learner)
     for _ in range(2):
-        learner.iterate()
+        metrics, _ = learner.iterate()
     return {
+        "metrics": metrics,
         "start": start,
         "end": weights(learner),
         "buffers": [buffer.clone() for buffer in learner.model.buffers()],
@@ -103,6 +104,7 @@ def process(folder):
         "sum": workers.sum(torch.tensor([1.0, 10.0]) * (workers.rank + 1)),
         "mean gradient": parameter.grad,
         "no gradient": frozen.grad,
+        "mean": workers.mean({"one": workers.rank, "two": 4.0 * workers.rank}),
         "gathered": workers.gather({"rank": workers.rank}),
         "told": workers.broadcast({"rank": workers.rank}),
         "step": one_step(make_learner, NoiseGames, list(half)),
@@ -169,6 +171,14 @@ def test_gradients_become_their_mean_whatever_their_memory_format(both):
     for one in both:
         assert torch.equal(one["mean gradient"], torch.arange(6.0).view(3, 2).T * 1.5)
         assert one["no gradient"] is None
+
+
+def test_what_is_logged_is_the_mean_over_both_processes(both):
+    """Fails when a run logs the losses of its first process alone, whose share of the minibatch has another mean."""
+    for one in both:
+        assert one["mean"] == {"one": 0.5, "two": 2.0}
+    one, other = (result["iterations"]["metrics"] for result in both)
+    assert one == other
 
 
 def test_values_are_gathered_in_the_first_and_told_by_it(both):

@@ -67,7 +67,8 @@ class AgentWork:
         seconds = time.monotonic() - start
         self.seconds += seconds
         self._rate = (self.done - before) / seconds
-        self._recent.extend(value for episodes in finished for value in episodes.returns.tolist())
+        returns = [value for episodes in finished for value in episodes.returns.tolist()]
+        self._recent.extend(value for process in learner.workers.gather(returns) for value in process)
         row: dict[str, Any] = {"iteration": learner.iteration, "env_steps": self.done}
         if self._recent:
             row["episodic_return"] = float(np.mean(self._recent))

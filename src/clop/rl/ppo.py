@@ -155,7 +155,7 @@ class Learner:
         return self.method.act(self.model, obs.to(self.device, non_blocking=True), "rollout", ctx).cpu()
 
     def update(self) -> dict[str, float]:
-        """All phases of one update; the mean of what was logged, over optimiser steps."""
+        """All phases of one update; the mean of what was logged, over optimiser steps and processes."""
         config, rollout, ctx = self.config, self.rollout, self.context()
         if config.advantage_norm == "batch":
             rollout.advantages = self._normalised([rollout.advantages])[0]
@@ -171,6 +171,7 @@ class Learner:
         metrics = {name: torch.stack(values).mean().item() for name, values in logs.items()}
         metrics["learning_rate"] = next(iter(self.optimisers.values())).param_groups[0]["lr"]
         metrics["explained_variance"] = _explained_variance(rollout)
+        metrics = self.workers.mean(metrics)
         bad = [name for name, value in metrics.items() if not np.isfinite(value)]
         if bad:
             raise DivergedError(f"{bad[0]} is no longer a number in the update after {self.env_steps} steps")

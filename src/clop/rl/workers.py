@@ -4,7 +4,8 @@ import multiprocessing
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
@@ -36,6 +37,11 @@ class Workers:
         if self.size > 1:
             dist.all_reduce(tensor)
         return tensor
+
+    def mean(self, values: Mapping[str, float]) -> dict[str, float]:
+        """The mean of each number over the processes, which name them alike."""
+        total = self.sum(torch.tensor(list(values.values()), dtype=torch.float64))
+        return dict(zip(values, (total / self.size).tolist(), strict=True))
 
     def average_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Replace gradients by their mean over the processes, in one message."""
@@ -86,25 +92,25 @@ def run_together(size: int, device: str, body: Callable[[], Result]) -> Result:
     Other processes are forked where that is safe: they then share the memory of all that is loaded, which is half a
     gigabyte with procgen's pictures. CUDA does not survive a fork.
     """
-    if "RANK" in os.environ:  # torchrun has started the others
-        join()
-        return _joined(body)
+    if "RANK" in os.environ:  # torchrun has started the others, and init_process_group reads where they meet
+        return _joined(body, device, int(os.environ.get("LOCAL_RANK", os.environ["RANK"])))
     if size == 1:
         return body()
     fork = sys.platform == "linux" and not device.startswith("cuda")
     context = multiprocessing.get_context("fork" if fork else "spawn")
     with tempfile.TemporaryDirectory(prefix="clop-") as folder:
-        meet = f"file://{folder}/store"
+        meeting = {"init_method": f"file://{folder}/store", "world_size": size}
         # mypy knows no common base of the contexts that has Process.
         others: list[Any] = [
-            context.Process(target=_other, args=(meet, rank, size, body), daemon=True)  # type: ignore[attr-defined]
+            context.Process(  # type: ignore[attr-defined]
+                target=_other, args=(body, device, rank, {**meeting, "rank": rank}), daemon=True
+            )
             for rank in range(1, size)
         ]
         try:
             for other in others:
                 other.start()
-            join(meet, 0, size)
-            result = _joined(body)
+            result = _joined(body, device, 0, {**meeting, "rank": 0})
             for other in others:
                 other.join(timeout=60)
             return result
@@ -114,14 +120,21 @@ def run_together(size: int, device: str, body: Callable[[], Result]) -> Result:
                 other.join()
 
 
-def _other(meet: str, rank: int, size: int, body: Callable[[], Any]) -> None:
+def _other(body: Callable[[], Any], device: str, gpu: int, meeting: Mapping[str, Any]) -> None:
     if hasattr(os, "setsid"):
         os.setsid()  # so that Ctrl-C reaches the first process alone, which stops the others
-    join(meet, rank, size)
-    _joined(body)
+    _joined(body, device, gpu, meeting)
 
 
-def _joined(body: Callable[[], Result]) -> Result:
+def _joined(
+    body: Callable[[], Result], device: str, gpu: int, meeting: Mapping[str, Any] = MappingProxyType({})
+) -> Result:
+    """What ``body`` returns, run when all processes have met."""
+    backend = "gloo"
+    if device.startswith("cuda"):
+        backend = "cpu:gloo,cuda:nccl"  # numbers on the CPU are summed too
+        torch.cuda.set_device(gpu)
+    dist.init_process_group(backend, **meeting)
     try:
         return body()
     except (RuntimeError, UsageError):
@@ -130,15 +143,3 @@ def _joined(body: Callable[[], Result]) -> Result:
         sys.exit(1)  # the first process is gone, or tells why itself
     finally:
         dist.destroy_process_group()
-
-
-def join(meet: str | None = None, rank: int = 0, size: int = 1) -> None:
-    """Meet the other processes: at a file, or where torchrun's environment says."""
-    backend = "gloo"
-    if torch.cuda.is_available():
-        backend = "cpu:gloo,cuda:nccl"  # numbers on the CPU are summed too
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
-    if meet is None:
-        dist.init_process_group(backend)
-    else:
-        dist.init_process_group(backend, init_method=meet, rank=rank, world_size=size)
