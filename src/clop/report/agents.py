@@ -22,10 +22,8 @@ def _curve(run: RunFolder, runs: Sequence[RunFolder]) -> Curve:
     rows, summary = run.metrics(), run.summary or {}
     if not rows:
         raise UsageError(f"{run.path} has no metrics yet")
-    names = [_name(other.config) for other in runs]
-    name = _name(run.config)
     return Curve(
-        name if names.count(name) == 1 else run.path.name,
+        _label(run, runs),
         [(row["env_steps"], row["episodic_return"]) for row in rows if "episodic_return" in row],
         [(row["env_steps"], row["test_return"]) for row in rows if "test_return" in row],
         {
@@ -34,6 +32,18 @@ def _curve(run: RunFolder, runs: Sequence[RunFolder]) -> Curve:
             if levels in summary
         },
     )
+
+
+def _label(run: RunFolder, runs: Sequence[RunFolder]) -> str:
+    """The method, with the seed if another run has the same, or the folder if that does not tell them apart either."""
+    for name in (_name, _name_and_seed):
+        if [name(other.config) for other in runs].count(name(run.config)) == 1:
+            return name(run.config)
+    return run.path.name
+
+
+def _name_and_seed(config: Mapping[str, Any]) -> str:
+    return f"{_name(config)}, seed {config['seed']}"
 
 
 def _name(config: Mapping[str, Any]) -> str:

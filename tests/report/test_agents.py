@@ -1,0 +1,64 @@
+"""The figure of agents shows each run once, under a name that tells it from the others."""
+
+import pytest
+
+from clop.errors import UsageError
+from clop.experiments.run_folder import RunFolder
+from clop.report import agents
+
+
+@pytest.fixture
+def make_run(tmp_path):
+    def make(name, methods=(), seed=0, game="bigfish", rows=2):
+        config = {"game": game, "preset": "quick", "steps": 1000, "levels": 5, "seed": seed}
+        run = RunFolder.create(tmp_path / name, "agent", config | {"methods": dict.fromkeys(methods)})
+        for number in range(rows):
+            test = {"test_return": 5.0 + number} if number else {}
+            run.log({"iteration": number + 1, "env_steps": 500 * (number + 1), "episodic_return": float(number)} | test)
+        result = {"mean": 2.0, "standard_error": 0.5}
+        run.write_summary({"train": result, "test": result | {"mean": 1.0}})
+        return run.path
+
+    return make
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What the figure was made of."""
+    calls, draw = [], agents.learning_curves
+    monkeypatch.setattr(agents, "learning_curves", lambda *arguments: calls.append(arguments) or draw(*arguments))
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("runs", "names"),
+    [
+        ([{"name": "a"}, {"name": "b", "methods": ["clop"]}], ["ppo", "clop"]),
+        ([{"name": "a"}, {"name": "b", "seed": 3}], ["ppo, seed 0", "ppo, seed 3"]),
+        ([{"name": "a"}, {"name": "b"}], ["a", "b"]),
+        ([{"name": "a", "methods": ["rad", "clop"]}], ["rad+clop"]),
+    ],
+    ids=["by method", "by seed", "by folder", "composed"],
+)
+def test_runs_are_told_apart_by_method_then_seed_then_folder(make_run, drawn, tmp_path, runs, names):
+    agents.plot_runs([make_run(**run) for run in runs], tmp_path / "curves.png")
+    ((_, curves, _),) = drawn
+    assert [curve.name for curve in curves] == names
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_curve_has_the_runs_numbers_and_the_title_its_scale(make_run, drawn, tmp_path):
+    agents.plot_runs([make_run("a")], tmp_path / "curves.png")
+    ((title, (curve,), _),) = drawn
+    assert title == "bigfish, preset quick: 1 000 steps, 5 training levels, seed 0"
+    assert curve.training == [(500, 0.0), (1000, 1.0)]
+    assert curve.tests == [(1000, 6.0)]
+    assert curve.final == {"train": (2.0, 0.5), "test": (1.0, 0.5)}
+
+
+def test_one_figure_is_of_one_game_and_of_runs_that_have_begun(make_run, tmp_path):
+    with pytest.raises(UsageError, match="one game, got runs on bigfish, maze"):
+        agents.plot_runs([make_run("a"), make_run("b", game="maze")], tmp_path / "curves.png")
+    with pytest.raises(UsageError, match="has no metrics yet"):
+        agents.plot_runs([make_run("c", rows=0)], tmp_path / "curves.png")
+    assert not (tmp_path / "curves.png").exists()
