@@ -48,7 +48,7 @@ def peak_memory_gb() -> float | None:
         lines = [line.split() for line in pages.read_text().splitlines()[1:]]
         kilobytes = {line[0]: int(line[1]) for line in lines}
         peak -= 1024 * (kilobytes["Rss:"] - kilobytes["Pss:"])
-    return peak / 2**30
+    return round(peak / 2**30, 3)
 
 
 def keep_memory() -> None:

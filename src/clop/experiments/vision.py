@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from clop import machine
 from clop.errors import UsageError
 from clop.experiments.loop import run_to_end
 from clop.experiments.run_folder import RunFolder
@@ -109,6 +110,7 @@ def train_classifier(
         **work.trainer.result().metrics(),
         "images_per_second": round(work.done / work.seconds, 1),
         "seconds": round(work.seconds, 1),
+        "peak_memory_gb": machine.peak_memory_gb(),
         "ended": "complete",
     }
     folder.write_summary(summary)
