@@ -1,6 +1,7 @@
 """Figures; the only file that imports matplotlib."""
 
 import itertools
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860")
+_MARKERS = {"train": "^", "test": "o"}
+_FEW = 4  # curves that are still easy to read with all their details
 
 
 def accuracy_bars(
@@ -157,37 +160,88 @@ def learning_curves(
     title: str, curves: Sequence[Curve], anchors: Mapping[str, tuple[int, float]] | None = None
 ) -> "Figure":
     """Return over steps: a line as the agent trains, small dots for tests on the way, and at the end a triangle for
-    training levels and a circle for unseen ones, with standard errors.
+    training levels and a circle for unseen ones, with standard errors. Many curves have a panel each, beside the first.
 
     Args:
         title: The game, and the scale.
         curves: One for each run.
         anchors: Published returns to compare with, as a cross at these steps.
     """
-    figure = _figure(width=7.0, height=4.2)
-    axes = figure.subplots()
-    for curve, colour in zip(curves, itertools.cycle(_COLOURS)):
-        axes.plot(*_columns(curve.training), color=colour, linewidth=1.2, label=f"{curve.name}: as it trains")
-        if curve.tests:
-            label = f"{curve.name}: tests on unseen levels"
-            axes.plot(*_columns(curve.tests), "o:", color=colour, markersize=3, linewidth=0.8, label=label)
-        last = curve.training[-1][0] if curve.training else 0
-        for levels, marker in (("train", "^"), ("test", "o")):
-            if levels in curve.final:
-                mean, error = curve.final[levels]
-                label = f"{curve.name}: {mean:.2f} ± {error:.2f} on {levels} levels at the end"
-                axes.errorbar([last], [mean], [error], fmt=marker, color=colour, capsize=3, markersize=7, label=label)
-    for (name, (steps, value)), colour in zip((anchors or {}).items(), itertools.cycle(("black", "grey"))):
-        axes.plot([steps], [value], "x", color=colour, markersize=8, markeredgewidth=2, label=f"{name}: {value:g}")
-    axes.set_xlabel("env steps")
-    axes.set_ylabel("return")
-    axes.margins(x=0.02)
-    axes.set_xlim(left=0)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k")
-    axes.legend(frameon=False, fontsize=7.5)
-    axes.spines[["top", "right"]].set_visible(False)
+    if len(curves) > _FEW:
+        figure = _panels(curves, anchors or {})
+    else:
+        figure = _figure(width=7.0, height=4.2)
+        axes = figure.subplots()
+        for curve, colour in zip(curves, _COLOURS, strict=False):
+            _draw(axes, curve, colour)
+        _draw_anchors(axes, anchors or {})
+        for levels, marker in _MARKERS.items():
+            if any(levels in curve.final for curve in curves):
+                axes.plot([], [], marker, color="grey", label=f"{levels} levels, at the end")
+        if any(curve.tests for curve in curves):
+            axes.plot([], [], "o:", color="grey", markersize=3, linewidth=0.8, label="test levels, while training")
+        _label_axes(axes)
+        axes.legend(frameon=False, fontsize=7.5)
     figure.suptitle(title, fontsize=10)
     return figure
+
+
+def _panels(curves: Sequence[Curve], anchors: Mapping[str, tuple[int, float]]) -> "Figure":
+    first, *others = curves
+    columns = 4
+    rows = math.ceil(len(others) / columns)
+    figure = _figure(width=2.5 * columns, height=2.2 * rows + 0.6)
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    for axes in panels[len(others) :]:
+        axes.set_visible(False)
+    for number, (curve, axes) in enumerate(zip(others, panels, strict=False)):
+        _draw(axes, first, "#b0b0b0")
+        _draw(axes, curve, _COLOURS[0])
+        _draw_anchors(axes, anchors)
+        axes.set_title(curve.name + _ends(curve, "\n"), fontsize=8)
+        _label_axes(axes)
+        axes.label_outer()
+        if number + columns >= len(others):  # the lowest of its column
+            axes.set_xlabel("env steps", fontsize=8)
+            axes.tick_params(labelbottom=True)
+    figure.supxlabel(
+        f"grey: {first.name}{_ends(first, '; ')}; triangles and circles: train and test levels, at the end", fontsize=8
+    )
+    return figure
+
+
+def _draw(axes: Any, curve: Curve, colour: str) -> None:
+    axes.plot(*_columns(curve.training), color=colour, linewidth=1.2, label=curve.name + _ends(curve, ": "))
+    if curve.tests:
+        axes.plot(*_columns(curve.tests), "o:", color=colour, markersize=3, linewidth=0.8)
+    last = curve.training[-1][0] if curve.training else 0
+    for levels, (mean, error) in curve.final.items():
+        axes.errorbar([last], [mean], [error], fmt=_MARKERS[levels], color=colour, capsize=3, markersize=6)
+
+
+def _ends(curve: Curve, separator: str) -> str:
+    """``: 9.56 ± 0.23 train, 9.20 ± 0.24 test``, or nothing for a run that has not ended."""
+    ends = [
+        f"{curve.final[levels][0]:.2f} ± {curve.final[levels][1]:.2f} {levels}"
+        for levels in _MARKERS
+        if levels in curve.final
+    ]
+    return separator + ", ".join(ends) if ends else ""
+
+
+def _draw_anchors(axes: Any, anchors: Mapping[str, tuple[int, float]]) -> None:
+    for (name, (steps, value)), colour in zip(anchors.items(), itertools.cycle(("black", "grey")), strict=False):
+        axes.plot([steps], [value], "x", color=colour, markersize=8, markeredgewidth=2, label=f"{name}: {value:g}")
+
+
+def _label_axes(axes: Any) -> None:
+    axes.set_xlabel("env steps", fontsize=8)
+    axes.set_ylabel("return", fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.margins(x=0.03)
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k")
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _columns(pairs: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
