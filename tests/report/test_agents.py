@@ -5,6 +5,7 @@ import pytest
 from clop.errors import UsageError
 from clop.experiments.run_folder import RunFolder
 from clop.report import agents
+from clop.report.figures import Curve, learning_curves
 
 
 @pytest.fixture
@@ -62,3 +63,18 @@ def test_one_figure_is_of_one_game_and_of_runs_that_have_begun(make_run, tmp_pat
     with pytest.raises(UsageError, match="has no metrics yet"):
         agents.plot_runs([make_run("c", rows=0)], tmp_path / "curves.png")
     assert not (tmp_path / "curves.png").exists()
+
+
+def test_many_curves_have_a_panel_each_beside_the_first():
+    """Fails when a panel is empty, or shows a method without what it is compared with."""
+    names = ["ppo", "clop", "rad", "drac", "daac", "idaac"]
+    curves = [Curve(name, [(0, 0.0), (10, number)], [], {"test": (number, 0.1)}) for number, name in enumerate(names)]
+    figure = learning_curves("six", curves, {"published": (10, 3.0)})
+    panels = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title().splitlines() for axes in panels] == [
+        [name, f"{number}.00 ± 0.10 test"] for number, name in enumerate(names) if number
+    ]
+    for number, axes in enumerate(panels, start=1):
+        ends = [line.get_ydata()[-1] for line in axes.get_lines() if len(line.get_xdata()) == 2]
+        assert {0, number} <= set(ends)
+        assert "published: 3" in [line.get_label() for line in axes.get_lines()]
