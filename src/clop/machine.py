@@ -42,13 +42,19 @@ def peak_memory_gb() -> float | None:
         import resource
     except ImportError:
         return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    pages = Path("/proc/self/smaps_rollup")
-    if pages.exists():  # Linux
-        lines = [line.split() for line in pages.read_text().splitlines()[1:]]
-        kilobytes = {line[0]: int(line[1]) for line in lines}
-        peak -= 1024 * (kilobytes["Rss:"] - kilobytes["Pss:"])
-    return round(peak / 2**30, 3)
+    try:
+        # Linux. Not getrusage's, which knows no sharing and goes on from the size of the program that started this one.
+        sizes = _kilobytes("/proc/self/status") | _kilobytes("/proc/self/smaps_rollup")
+        kilobytes = sizes["VmHWM"] - (sizes["Rss"] - sizes["Pss"])
+    except OSError:
+        kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "darwin" else 1)
+    return round(kilobytes / 2**20, 3)
+
+
+def _kilobytes(path: str) -> dict[str, int]:
+    """The sizes in a file of the system."""
+    lines = (line.split() for line in Path(path).read_text().splitlines())
+    return {words[0].rstrip(":"): int(words[1]) for words in lines if words[2:] == ["kB"]}
 
 
 def keep_memory() -> None:
