@@ -39,23 +39,20 @@ def train(out, *more):
     return ["train", "fruitbot", *settings, *TINY, *more]
 
 
-def same(a, b, path=""):
+@pytest.fixture
+def same(assert_same_state):
     """Whether two states are the same to the bit; times are not part of that."""
-    if isinstance(a, dict):
-        assert a.keys() == b.keys(), path
-        for key in a.keys() - {"seconds"}:
-            same(a[key], b[key], f"{path}/{key}")
-    elif isinstance(a, list):
-        assert len(a) == len(b), path
-        for i, (x, y) in enumerate(zip(a, b, strict=True)):
-            same(x, y, f"{path}/{i}")
-    else:
-        assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b, path
+
+    def check(one, other):
+        assert one.keys() == other.keys()
+        assert_same_state(*({key: state[key] for key in state if key != "seconds"} for state in (one, other)))
+
+    return check
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("method", ["clop", "dropout+batch_norm"])
-def test_a_run_killed_at_a_random_moment_and_resumed_is_the_same_run(processes, method, tmp_path, capsys):
+def test_a_run_killed_at_a_random_moment_and_resumed_is_the_same_run(same, processes, method, tmp_path, capsys):
     """Weights, optimiser, games, random numbers and metrics; SIGKILL leaves no time to tidy up."""
     settings = ["--method", method, "--processes", str(processes)]
     assert main(train(tmp_path / "whole", *settings)) == 0
@@ -100,7 +97,7 @@ def test_two_processes_hold_the_same_weights_and_play_different_games(tmp_path):
     assert not torch.equal(first["generators"]["dice"], second["generators"]["dice"])
 
 
-def test_a_run_under_torchrun_is_that_of_as_many_processes(tmp_path, capsys):
+def test_a_run_under_torchrun_is_that_of_as_many_processes(same, tmp_path, capsys):
     """Fails when each of torchrun's processes trains on its own, makes a folder of its own, or starts others."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "clop"]
     subprocess.run([*torchrun, *train(tmp_path / "torchrun")], check=True, capture_output=True, timeout=300)
@@ -193,7 +190,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again_and_logs_nothing_
     assert (out / "metrics.jsonl").read_text() == metrics
 
 
-def test_tests_while_training_are_logged_and_shown_and_change_nothing(tmp_path, capsys):
+def test_tests_while_training_are_logged_and_shown_and_change_nothing(same, tmp_path, capsys):
     """Fails when a test draws from the training's generators or leaves the network in evaluation mode."""
     tested, plain = tmp_path / "tested", tmp_path / "plain"
     assert main(train(plain, "--processes", "1", "--method", "clop+batch_norm", "--test-every", "0")) == 0

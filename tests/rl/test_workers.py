@@ -1,6 +1,6 @@
 """Two processes that learn together do what one would do with all their transitions.
 
-Run as a script, this file is one of those processes.
+Run as a script, this file starts those processes.
 """
 
 import os

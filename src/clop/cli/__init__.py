@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status is 0, or 2 for a mistake of the user."""
     try:
         words = _with_dashes(sys.argv[1:] if arguments is None else arguments)
-        parsed = _parser(words).parse_args(words, argparse.Namespace(command_line=words))
+        parsed = _parser(words).parse_args(words)
         parsed.run(parsed)
     except UsageError as error:
         print(f"clop: {error}", file=sys.stderr)
