@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+from torch import nn
 
 from clop.bench import augment, vision
 from clop.vision.data import Task
-from clop.vision.models import SmallCNN
+from clop.vision.models import SmallCNN, build
 from clop.vision.sets import Images
+from clop.vision.train import normalised
 
 
 def test_a_ratio_is_taken_round_by_round():
@@ -19,11 +21,18 @@ def test_a_ratio_is_taken_round_by_round():
 
 def test_the_plain_loop_is_plain_and_learns(monkeypatch):
     """Fails if the baseline is made slow by doing more than ours, or nothing at all."""
-    seen, forward = [], SmallCNN.forward
-    monkeypatch.setattr(SmallCNN, "forward", lambda self, x: seen.append(x) or forward(self, x))
+    seen, forward = [], nn.Sequential.forward
+    monkeypatch.setattr(nn.Sequential, "forward", lambda self, x: seen.append(x) or forward(self, x))
+    ours, weights = build("small_cnn", 1, 10, 32), []
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda self: weights.append(self.param_groups[0]["params"]))
     vision.plain_loop(2)()
-    assert [x.shape for x in seen] == [(64, 1, 32, 32)] * 2
+    assert [tuple(x.shape) for x in seen] == [(64, 1, 32, 32)] * 2
+    assert [w.shape for w in weights[0]] == [w.shape for w in ours.parameters()]
+    assert all(w.grad.any() for w in weights[0])
     assert all(x.dtype == torch.float32 and x.is_contiguous() for x in seen)
+    task = vision._task(2)
+    ours = normalised(task.train.pixels, task)
+    assert torch.cat(seen).sum().item() == pytest.approx(ours.sum().item(), rel=1e-3)
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ def test_layers_follow_the_place_they_name_in_their_order():
     layers = [CLOP(0.5), nn.Identity()]
     with torch.device("meta"):
         model = build("vgg9", 3, 10, 32, layers={"stage2": layers, "dense1": [nn.Dropout()]})
-    assert isinstance(model.stage2[-3], nn.MaxPool2d)
+    assert [type(layer) for layer in model.stage2[-4:-2]] == [nn.MaxPool2d, nn.ReLU]
     assert list(model.stage2[-2:]) == layers
     assert isinstance(model.dense1[-1], nn.Dropout)
     assert model.stage_names == ("stage1", "stage2", "stage3", "stage4")
@@ -74,7 +74,31 @@ def test_batch_norm_follows_the_relu_in_the_small_cnn_and_comes_before_it_in_vgg
     assert [type(layer).__name__ for layer in small.stage1] == ["Conv2d", "ReLU", "BatchNorm2d", "MaxPool2d"]
     with torch.device("meta"):
         vgg = build("vgg9", 1, 10, 16, batch_norm=True)
-    assert [type(layer).__name__ for layer in vgg.stage1] == ["Conv2d", "BatchNorm2d", "ReLU", "MaxPool2d"]
+    assert [type(layer).__name__ for layer in vgg.stage1] == ["Conv2d", "BatchNorm2d", "MaxPool2d", "ReLU"]
+
+
+def test_pooling_before_relu_changes_no_bit():
+    """Fails if they are swapped where batch norm lies between them, or if ReLU in place spoils a gradient."""
+
+    def textbook(stage):
+        convolution, pool, _ = stage
+        return nn.Sequential(convolution, nn.ReLU(), pool)
+
+    torch.manual_seed(0)
+    ours = build("small_cnn", 1, 10, 16)
+    images = torch.randn(8, 1, 16, 16)
+    theirs = nn.Sequential(
+        *(textbook(ours.stage1), textbook(ours.stage2), ours.stage3[0], nn.ReLU(), nn.Flatten()),
+        *(ours.dense1[0], nn.ReLU(), ours.dense2[0], nn.ReLU(), ours.head),
+    )
+    results = []
+    for network in (ours, theirs):
+        ours.zero_grad()
+        logits = network(images)
+        logits.square().sum().backward()
+        results.append([logits, *(parameter.grad for parameter in ours.parameters())])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    assert not results[0][0].isnan().any()
 
 
 def test_unknown_networks_are_told_with_a_suggestion():

@@ -14,15 +14,15 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch.utils.data import DataLoader, TensorDataset
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
 from clop import machine
 from clop.bench.own_process import OwnProcess, TakeTurns
 from clop.vision.data import Task
 from clop.vision.methods import Clop
-from clop.vision.models import SmallCNN
 from clop.vision.sets import Images
-from clop.vision.train import Trainer, normalised, paper_config
+from clop.vision.train import Trainer, paper_config
 
 BATCH = 64
 _PLAIN, _OURS, _CLOP = "plain loop", "ours", "ours with CLOP"
@@ -104,12 +104,28 @@ def _our_loop(batches: int, *, clop: bool) -> Callable[[], object]:
     return trainer.advance
 
 
+class _PlainDataset(Dataset[tuple[Tensor, Tensor]]):
+    def __init__(self, task: Task) -> None:
+        self.pixels, self.labels = task.train.pixels.contiguous(), task.train.labels
+        self.mean, self.std = task.mean[0], task.std[0]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return (self.pixels[index].float() / 255 - self.mean) / self.std, self.labels[index]
+
+
 def plain_loop(batches: int) -> Callable[[], object]:
-    """The loop of a tutorial: float images in a DataLoader, NCHW, the C library and Adam as they come."""
-    task = _task(batches)
-    pixels = normalised(task.train.pixels, task).contiguous()
-    loader = DataLoader(TensorDataset(pixels, task.train.labels), batch_size=BATCH, shuffle=True)
-    model = SmallCNN(1, 10, 32)
+    """The loop of a tutorial: images made floats one by one, a DataLoader, NCHW, ReLU before pooling, the C library and
+    Adam as they come."""
+    loader = DataLoader(_PlainDataset(_task(batches)), batch_size=BATCH, shuffle=True)
+    model = nn.Sequential(
+        *(nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(64, 128, 3, padding=1), nn.ReLU(), nn.Flatten()),
+        *(nn.Linear(8192, 512), nn.ReLU(), nn.Linear(512, 100), nn.ReLU(), nn.Linear(100, 10)),
+    )
     optimiser = torch.optim.Adam(model.parameters(), 5e-4)
 
     def epoch() -> None:

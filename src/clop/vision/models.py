@@ -1,4 +1,8 @@
-"""The paper's classifiers. Their stages are named places for a layer: ``stage1`` …, ``dense1`` and ``dense2``."""
+"""The paper's classifiers. Their stages are named places for a layer: ``stage1`` …, ``dense1`` and ``dense2``.
+
+Where nothing lies between ReLU and pooling, pooling comes first: outputs and gradients are the same bit for bit, and
+ReLU has a quarter of the work.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -45,8 +49,8 @@ class Classifier(nn.Module):
         for name, stage in zip(self.stage_names, stages, strict=True):
             self.add_module(name, stage)
         first, second = dense
-        self.dense1 = nn.Sequential(nn.Linear(features * (image_size // shrink) ** 2, first), nn.ReLU())
-        self.dense2 = nn.Sequential(nn.Linear(first, second), nn.ReLU())
+        self.dense1 = nn.Sequential(nn.Linear(features * (image_size // shrink) ** 2, first), _relu())
+        self.dense2 = nn.Sequential(nn.Linear(first, second), _relu())
         self.head = nn.Linear(second, classes)
         places = (*self.stage_names, "dense1", "dense2")
         for place, chain in layers.items():
@@ -76,14 +80,14 @@ class SmallCNN(Classifier):
     def __init__(
         self, channels: int, classes: int, image_size: int, *, batch_norm: bool = False, layers: Layers | None = None
     ) -> None:
-        def convolution(inputs: int, outputs: int, kernel: int) -> list[nn.Module]:
-            norm = [nn.BatchNorm2d(outputs)] if batch_norm else []
-            return [nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2), nn.ReLU(), *norm]
+        def stage(inputs: int, outputs: int, kernel: int, *pool: nn.Module) -> nn.Sequential:
+            after = [_relu(), nn.BatchNorm2d(outputs), *pool] if batch_norm else [*pool, _relu()]
+            return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2), *after)
 
         stages = [
-            nn.Sequential(*convolution(channels, 32, 5), nn.MaxPool2d(2)),
-            nn.Sequential(*convolution(32, 64, 5), nn.MaxPool2d(2)),
-            nn.Sequential(*convolution(64, 128, 3)),
+            stage(channels, 32, 5, nn.MaxPool2d(2)),
+            stage(32, 64, 5, nn.MaxPool2d(2)),
+            stage(64, 128, 3),
         ]
         super().__init__(stages, 128, 4, (512, 100), classes, image_size, layers or {})
 
@@ -117,9 +121,9 @@ class VGG(Classifier):
             parts: list[nn.Module] = []
             for width in stage:
                 norm = [nn.BatchNorm2d(width)] if batch_norm else []
-                parts += [nn.Conv2d(channels, width, 3, padding=1), *norm, nn.ReLU()]
+                parts += [nn.Conv2d(channels, width, 3, padding=1), *norm, _relu()]
                 channels = width
-            stages.append(nn.Sequential(*parts, nn.MaxPool2d(2)))
+            stages.append(nn.Sequential(*parts[:-1], nn.MaxPool2d(2), parts[-1]))
         super().__init__(stages, channels, 2 ** len(widths), (4096, 4096), classes, image_size, layers or {})
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -128,6 +132,10 @@ class VGG(Classifier):
                 nn.init.normal_(module.weight, 0, 0.01)
             if isinstance(module, (nn.Conv2d, nn.Linear)) and module.bias is not None:
                 nn.init.zeros_(module.bias)
+
+
+def _relu() -> nn.Module:
+    return nn.ReLU(inplace=True)
 
 
 _VGG11 = ((64,), (128,), (256, 256), (512, 512), (512, 512))
