@@ -370,6 +370,18 @@ def test_an_evaluation_uses_and_keeps_the_running_statistics():
     assert all(torch.equal(one, other) for one, other in zip(network.buffers(), before, strict=True))
 
 
+def test_batch_norm_may_go_by_the_frames_at_hand_in_evaluation_too():
+    """The CoinRun line knows no running statistics. Fails if the setting does not reach the layers."""
+    network, obs = build(BatchNorm("all", statistics="batch")), frames(8)
+    with torch.no_grad():
+        training, evaluation = network.train()(obs).value, network.eval()(obs).value
+        alone = network(obs[:2]).value
+    assert torch.equal(training, evaluation)
+    assert not torch.allclose(alone, evaluation[:2], atol=1e-4)
+    assert not list(network.buffers())
+    assert compose({"batch_norm": BatchNorm(statistics="batch")}).notes() == {"batch_norm.statistics": "batch"}
+
+
 def test_batch_norm_keeps_the_rest_of_the_network():
     made = plan(BatchNorm("block"), topology="split", width=2)
     assert made.network == NetworkConfig(topology="split", width=2, norm="block")

@@ -151,7 +151,7 @@ def test_the_whole_is_the_network_of_the_specification():
 
 def residual():
     torch.manual_seed(0)
-    return Residual("r", 4, 5, _Post("none", ()))
+    return Residual("r", 4, 5, _Post("none", True, ()))
 
 
 def test_a_residual_adds_its_untouched_input():

@@ -17,6 +17,7 @@ from clop.errors import UsageError, one_of
 SLOTS = ("input", "block1", "block2", "block3", "trunk_out", "actor_in", "critic_in", "neck", "adv_head")
 TOPOLOGIES = ("shared", "split", "decoupled")
 NORMS = ("none", "block", "all")
+STATISTICS = ("running", "batch")
 DENSE_INITS = ("xavier", "orthogonal")
 WIDTHS = (1, 2, 4)
 ACTIONS = 15
@@ -38,6 +39,8 @@ class NetworkConfig:
     ``decoupled``: a network each."""
     norm: str = "none"
     """Batch norm after no convolution, after the first of each block (``block``), or after each (``all``)."""
+    norm_statistics: str = "running"
+    """What batch norm goes by in evaluation mode: ``running`` averages, or the frames at hand (``batch``)."""
     impoola: bool = False
     """Whether a global average pool stands before the dense layer."""
     dense_init: str = "xavier"
@@ -46,7 +49,8 @@ class NetworkConfig:
     def __post_init__(self) -> None:
         if self.width not in WIDTHS:
             raise UsageError(f"the width of the network is one of {WIDTHS}, got {self.width}")
-        for name, known in (("topology", TOPOLOGIES), ("norm", NORMS), ("dense_init", DENSE_INITS)):
+        choices = {"topology": TOPOLOGIES, "norm": NORMS, "norm_statistics": STATISTICS, "dense_init": DENSE_INITS}
+        for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise UsageError(one_of(name, getattr(self, name), known))
 
@@ -184,7 +188,7 @@ class Network(nn.Module):
         super().__init__()
         slots = slots or {}
         assert set(slots) <= set(SLOTS), f"no such slot: {set(slots) - set(SLOTS)}"
-        post = _Post(config.norm, tuple(conv_post))
+        post = _Post(config.norm, config.norm_statistics == "running", tuple(conv_post))
         self.config = config
         self.trunk = Trunk(config.width, slots, post)
         self.actor_in = slots.get("actor_in", nn.Identity())
@@ -259,6 +263,7 @@ class _Post:
     """Builds the convolutions, each with what follows it."""
 
     norm: str
+    running_statistics: bool
     factories: tuple[ConvPost, ...]
 
     def convolution(self, name: str, inputs: int, outputs: int, size: int) -> nn.Module:
@@ -267,7 +272,7 @@ class _Post:
         nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
         layers: list[nn.Module] = [convolution]
         if self.norm == "all" or (self.norm == "block" and name.endswith(".conv")):
-            layers.append(nn.BatchNorm2d(outputs))
+            layers.append(nn.BatchNorm2d(outputs, track_running_stats=self.running_statistics))
         layers += [module for factory in self.factories if (module := factory(name, outputs, size)) is not None]
         return nn.Sequential(*layers) if len(layers) > 1 else convolution
 

@@ -15,6 +15,10 @@ class BatchNorm:
     rollout_mode: Mode = "train"
     """Whether acting uses the statistics of the frames at hand (``train``) or the running ones."""
 
+    statistics: Literal["running", "batch"] = "running"
+    """What an evaluation normalises with: running statistics, or those of the frames at hand (the CoinRun line), which
+    wants many games at once. With ``batch`` there are no running ones, and acting has those of the frames too."""
+
     def build(self) -> "BatchNormMethod":
         return BatchNormMethod(self)
 
@@ -24,5 +28,8 @@ class BatchNormMethod(Method):
         self.config = config
 
     def configure(self, plan: Plan) -> None:
-        plan.network = replace(plan.network, norm=self.config.where)
+        plan.network = replace(plan.network, norm=self.config.where, norm_statistics=self.config.statistics)
         plan.act_in(self.config.rollout_mode)
+
+    def notes(self) -> dict[str, str | float]:
+        return {"statistics": self.config.statistics} if self.config.statistics == "batch" else {}
