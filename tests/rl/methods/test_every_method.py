@@ -1,5 +1,7 @@
 """What holds for every method alike: at zero strength it is its base, and it trains through the command line."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -52,6 +54,13 @@ WITHOUT_ZERO = {"batch_norm", "daac", "ibac_sni"}
 
 def test_no_method_is_left_out():
     assert METHODS.keys() == ZERO.keys() | WITHOUT_ZERO
+
+
+def test_every_method_has_its_page_with_a_formula():
+    text = Path(__file__).parents[3].joinpath("docs", "methods.md").read_text()
+    pages = dict(page.split("\n", 1) for page in text.split("\n## ")[1:])
+    assert pages.keys() == METHODS.keys() | {"ppo"}
+    assert all(page.count("$$") >= 2 for page in pages.values())
 
 
 @pytest.mark.parametrize("name", ZERO)
