@@ -1,16 +1,17 @@
 """``clop bench methods``: what each method costs in an update, beside what the passes of its definition explain."""
 
-import statistics
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from clop.bench.train import take_turns
+from clop.bench.timing import quartiles
+from clop.bench.train import iteration_times
 from clop.rl.methods import METHODS
 from clop.rl.ppo import PPOConfig
 from clop.rl.train import build_learner, preset_config
 
-_NUM_STEPS, _EPOCHS = 4, 3
+_NUM_STEPS, _EPOCHS = 2, 3  # 128 frames, one micro-batch
 _FORWARD, _BOTH = 1, 3  # costs of a pass through a network without and with its gradient
 
 
@@ -41,30 +42,58 @@ PASSES: dict[str, Passes] = {
 
 @dataclass(frozen=True)
 class Row:
+    """What a method costs, and what it may."""
+
     method: str
     ratio: float
-    """Seconds of an update over PPO's: the median of paired turns."""
-    explained: float
-    """The same ratio by the passes of the definition alone."""
+    """Seconds of an update over PPO's, median over rounds."""
+    quartiles: tuple[float, float]
+    """Of that ratio."""
+    passes: Passes = Passes()
+
+    @property
+    def explained(self) -> float:
+        """The same ratio by the passes of the definition alone."""
+        return self.passes.cost
 
     @property
     def excess(self) -> float:
         return self.ratio / self.explained
 
     def asdict(self) -> dict[str, Any]:
-        return asdict(self) | {"excess": self.excess}
+        return asdict(self) | {"explained": self.explained, "excess": self.excess}
 
 
 def run(game: str, rounds: int, on_round: Callable[[int], None] = lambda _: None) -> list[Row]:
-    """All methods and PPO in turns, in this process, on as many threads as torch has."""
+    """All methods in turns, in this process, on as many threads as torch has.
+
+    PPO takes a turn before and after each of them: the speed of a machine drifts within a round.
+    """
     ppo = PPOConfig(num_steps=_NUM_STEPS, minibatches=1, epochs=_EPOCHS)
     configs = {"ppo": {}, **{name: {name: config()} for name, config in METHODS.items()}}
     learners = {
         name: build_learner(preset_config(game, "procgen-easy", ppo=ppo, methods=methods))
         for name, methods in configs.items()
     }
-    turns = take_turns(learners, rounds, on_round)
-    return [
-        Row(name, statistics.median(turn[name][2] / turn["ppo"][2] for turn in turns), PASSES.get(name, Passes()).cost)
-        for name in METHODS
-    ]
+    for learner in learners.values():
+        learner.iterate()  # warm up
+
+    def seconds(name: str) -> float:
+        return iteration_times(learners[name])[2]
+
+    order = random.Random(0)
+    ratios: dict[str, list[float]] = {name: [] for name in METHODS}
+    for number in range(rounds):
+        before = seconds("ppo")
+        for name in order.sample(list(METHODS), len(METHODS)):
+            own, after = seconds(name), seconds("ppo")
+            ratios[name].append(2 * own / (before + after))
+            before = after
+        on_round(number + 1)
+    return [row(name, values) for name, values in ratios.items()]
+
+
+def row(method: str, ratios: Sequence[float]) -> Row:
+    """Of the ratios of all rounds."""
+    low, middle, high = quartiles(ratios)
+    return Row(method, middle, (low, high), PASSES.get(method, Passes()))

@@ -3,7 +3,7 @@
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 _BLOCK = 0.005  # seconds
 
@@ -25,6 +25,12 @@ def interleaved(functions: Mapping[str, Callable[[], object]], rounds: int) -> d
                 functions[name]()
             seconds[name].append((time.perf_counter() - start) / calls[name])
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """The lower quartile, the median and the upper quartile."""
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else (values[0],) * 3
+    return low, middle, high
 
 
 def _calls_in_a_turn(function: Callable[[], object]) -> int:

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from clop import machine
 from clop.bench.own_process import OwnProcess, TakeTurns
+from clop.bench.timing import quartiles
 from clop.vision.data import Task
 from clop.vision.methods import Clop
 from clop.vision.sets import Images
@@ -72,7 +73,7 @@ def compare(seconds: Mapping[str, list[float]], images: int, baselines: Mapping[
             rows.append(Row(name, speed))
             continue
         ratios = [theirs / ours for ours, theirs in zip(times, seconds[baselines[name]], strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else 3 * ratios
+        low, middle, high = quartiles(ratios)
         rows.append(Row(name, speed, baselines[name], middle, (low, high)))
     return rows
 

@@ -191,9 +191,23 @@ def _bench_methods(arguments: argparse.Namespace) -> None:
     settings = {"game": arguments.game, "rounds": arguments.rounds}
     watch = Stopwatch("bench methods", settings)
     rows = methods.run(**settings, on_round=lambda turn: print(f"turn {turn} of {arguments.rounds}", file=sys.stderr))
-    cells = [[row.method, f"{row.ratio:.2f}", f"{row.explained:.2f}", f"{row.excess:.2f}"] for row in rows]
-    note = f"updates on {arguments.game}, one thread, median of {arguments.rounds} turns"
-    _report(arguments, watch, rows, ["method", "time / PPO's", "by its passes", "beyond them"], cells, note)
+    cells = [
+        [
+            row.method,
+            f"{row.passes.both} + {row.passes.forward}",
+            f"{row.explained:.2f}",
+            f"{row.ratio:.2f}",
+            f"{row.quartiles[0]:.2f} to {row.quartiles[1]:.2f}",
+            f"{row.excess:.2f}",
+        ]
+        for row in rows
+    ]
+    note = (
+        f"updates on {arguments.game}, one thread, medians of {arguments.rounds} rounds; passes of an image, with a "
+        "gradient and without, by definition: PPO's are 3 + 0"
+    )
+    heads = ["method", "passes", "by its passes", "time / PPO's", "quartiles", "beyond them"]
+    _report(arguments, watch, rows, heads, cells, note)
 
 
 def _bench_vision(arguments: argparse.Namespace) -> None:
