@@ -1,0 +1,73 @@
+"""What is committed under ``results`` comes from recorded runs, and the README shows the same numbers."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from clop.experiments.record import RunRecord
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+CONFIGS = sorted((ROOT / "results").rglob("config.json"))
+RECORDS = sorted(path for folder in ("bench", "digits") for path in (ROOT / "results" / folder).glob("*.json"))
+
+
+def named(path):
+    return str(path.relative_to(ROOT))
+
+
+def assert_can_be_traced(commit, command):
+    """A changed checkout has no commit that gives the code back, and a path of one machine means nothing on another."""
+    assert re.fullmatch("[0-9a-f]{40}", commit)
+    assert command.startswith(("clop ", "python -m clop "))
+    assert not re.search(r"(^|[\s=])/", command)
+
+
+def test_there_are_results():
+    assert RECORDS
+    assert CONFIGS
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=named)
+def test_a_record_says_what_was_run_where_and_how(path):
+    record = RunRecord.read(path)
+    assert_can_be_traced(record.commit, record.command)
+    assert record.ended == "complete"
+    assert record.metrics
+    assert record.machine["processor"]
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=named)
+def test_a_run_came_to_its_end_and_has_its_metrics(path):
+    config = json.loads(path.read_text())
+    assert_can_be_traced(config["commit"], config["command"])
+    assert isinstance(config["config"]["seed"], int)
+    summary = json.loads(path.with_name("summary.json").read_text())
+    assert summary["ended"] == "complete"
+    rows = [json.loads(line) for line in path.with_name("metrics.jsonl").read_text().splitlines()]
+    assert rows
+
+
+def test_what_the_readme_links_to_is_there():
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert links
+    assert not [link for link in links if "://" not in link and not (ROOT / link).exists()]
+
+
+def test_the_readme_has_the_speeds_of_the_records():
+    """Fails for a table that was left behind when its record was made anew."""
+    cells = {tuple(cell.strip() for cell in line.strip("|").split("|")) for line in README.splitlines() if "|" in line}
+    rows = {row["what"]: row for row in RunRecord.read(ROOT / "results/bench/vision.json").metrics["rows"]}
+    for name, row in rows.items():
+        compared = ("", "", "")
+        if row["ratio"]:
+            compared = (row["baseline"], f"{row['ratio']:.2f}", "{:.2f} to {:.2f}".format(*row["quartiles"]))
+        assert (name, f"{row['images_per_second']:.0f}", *compared) in cells
+    costs = {}
+    for row in RunRecord.read(ROOT / "results/bench/augment.json").metrics["rows"]:
+        costs.setdefault(row["method"], []).extend([row["ratio"], row["paper_ratio"]])
+    for method, ratios in costs.items():
+        if method != "plain":
+            assert (method, *("N/A" if ratio is None else f"{ratio:.2f}" for ratio in ratios)) in cells
