@@ -78,8 +78,9 @@ def accuracies_beside_published(
     width = 0.38
     for place, (method, values) in enumerate(ours.items()):
         spread = statistics.stdev(values) if len(values) > 1 else 0.0
-        _bar(axes, place - width / 2, statistics.mean(values), spread, width, 0)
-        axes.plot([place - width / 2] * len(values), values, "o", markersize=2.5, color="black", alpha=0.6)
+        own_place = place - width / 2 if method in published else place
+        _bar(axes, own_place, statistics.mean(values), spread, width, 0, top=max(values))
+        axes.plot([own_place] * len(values), values, "o", markersize=2.5, color="black", alpha=0.6)
         if method in published:
             mean, std = published[method]
             _bar(axes, place + width / 2, mean, std or 0.0, width, 1)
@@ -96,15 +97,16 @@ def accuracies_beside_published(
     return figure
 
 
-def _bar(axes: Any, place: float, mean: float, spread: float, width: float, colour: int) -> None:
+def _bar(axes: Any, place: float, mean: float, spread: float, width: float, colour: int, top: float = 0.0) -> None:
+    """With its number above all that is drawn on it, which reaches up to ``top``."""
     axes.bar(
         place, mean, width * 0.94, color=_COLOURS[colour], yerr=spread or None, ecolor="black", error_kw={"capsize": 2}
     )
     axes.annotate(
         f"{mean:.1f}",
-        (place, mean + spread),
+        (place, max(mean + spread, top)),
         textcoords="offset points",
-        xytext=(0, 3),
+        xytext=(0, 4),
         ha="center",
         fontsize=8,
     )
