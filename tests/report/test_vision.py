@@ -56,6 +56,17 @@ def test_a_row_has_ours_and_the_papers_each_with_its_scale(runs):
     assert (clop["train, %"], clop["running, %"]) == ("99.0 ± 0.0", "98.0 ± 0.0")
 
 
+def test_a_variant_has_no_published_number(tmp_path):
+    """The paper's CLOP stands at the last map: its accuracy beside another place would be a false comparison. Dropout
+    has two readings, of the paper's text and of its code, and one number for both."""
+    for label in ("clop(position=1)", "dropout", "dropout(style=channel)"):
+        write_run(tmp_path / label, label, 0, 80.0)
+    found = rows(table("mnist-usps", read_runs("mnist-usps", [tmp_path])[0]))
+    texts = {row["method"]: row["paper: test, %"] for row in found}
+    assert texts["clop(position=1)"] == ""
+    assert texts["dropout"] == texts["dropout(style=channel)"] != ""
+
+
 def test_scales_are_not_mixed(runs):
     write_run(runs / "large", "plain", 0, 81.0, scale="small_cnn, 60000 images of mnist, 32 px, 30 epochs")
     plain = [row for row in rows(table("mnist-usps", read_runs("mnist-usps", [runs])[0])) if row["method"] == "plain"]
