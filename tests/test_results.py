@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from clop.experiments.record import RunRecord
+from clop.report.vision import read_runs, table
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -71,3 +72,13 @@ def test_the_readme_has_the_speeds_of_the_records():
     for method, ratios in costs.items():
         if method != "plain":
             assert (method, *("N/A" if ratio is None else f"{ratio:.2f}" for ratio in ratios)) in cells
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results" / "vision").glob("*.md")), ids=named)
+def test_a_table_of_classifiers_is_that_of_the_runs_beside_it(path):
+    """Fails for a table made by hand or before the last run."""
+    folder = path.with_suffix("")
+    task = json.loads(next(folder.rglob("config.json")).read_text())["config"]["task"]
+    groups, unfinished = read_runs(task, [folder])
+    assert not unfinished
+    assert path.read_text() == table(task, groups)
