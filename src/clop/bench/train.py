@@ -98,21 +98,19 @@ def cost_of(method: str, game: str, rounds: int, topology: str = "shared") -> fl
         name: build_learner(preset_config(game, "procgen-easy", ppo=ppo, network=network, methods=methods))
         for name, methods in {"without": {}, "with": {name: METHODS[name]() for name in names(method)}}.items()
     }
-    return statistics.median(sum(turn["with"]) / sum(turn["without"]) for turn in take_turns(learners, rounds))
+    return statistics.median(sum(turn["with"]) / sum(turn["without"]) for turn in _take_turns(learners, rounds))
 
 
-def take_turns(
-    learners: Mapping[str, Learner], rounds: int, on_round: Callable[[int], None] = lambda _: None
-) -> list[dict[str, tuple[float, float, float]]]:
+def _take_turns(learners: Mapping[str, Learner], rounds: int) -> list[dict[str, tuple[float, float, float]]]:
     """The times of one iteration of each learner, for each round; who begins changes, since the first finds the machine
     colder."""
     for learner in learners.values():
         learner.iterate()  # warm up
-    order, turns = random.Random(0), []
-    for turn in range(rounds):
-        turns.append({name: iteration_times(learners[name]) for name in order.sample(list(learners), len(learners))})
-        on_round(turn + 1)
-    return turns
+    order = random.Random(0)
+    return [
+        {name: iteration_times(learners[name]) for name in order.sample(list(learners), len(learners))}
+        for _ in range(rounds)
+    ]
 
 
 def iteration_times(learner: Learner) -> tuple[float, float, float]:
