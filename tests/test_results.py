@@ -8,6 +8,7 @@ import pytest
 
 from clop.experiments.record import RunRecord
 from clop.report.vision import read_runs, table
+from clop.rl.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -57,9 +58,13 @@ def test_what_the_readme_links_to_is_there():
     assert not [link for link in links if "://" not in link and not (ROOT / link).exists()]
 
 
+def cells_of(text):
+    return {tuple(cell.strip() for cell in line.strip("|").split("|")) for line in text.splitlines() if "|" in line}
+
+
 def test_the_readme_has_the_speeds_of_the_records():
     """Fails for a table that was left behind when its record was made anew."""
-    cells = {tuple(cell.strip() for cell in line.strip("|").split("|")) for line in README.splitlines() if "|" in line}
+    cells = cells_of(README)
     rows = {row["what"]: row for row in RunRecord.read(ROOT / "results/bench/vision.json").metrics["rows"]}
     for name, row in rows.items():
         compared = ("", "", "")
@@ -72,6 +77,19 @@ def test_the_readme_has_the_speeds_of_the_records():
     for method, ratios in costs.items():
         if method != "plain":
             assert (method, *("N/A" if ratio is None else f"{ratio:.2f}" for ratio in ratios)) in cells
+
+
+def test_the_page_of_methods_has_the_costs_of_the_record():
+    """Fails for a table that was left behind, for a method that was not timed, and for one that got too slow."""
+    cells = cells_of((ROOT / "docs/methods.md").read_text())
+    rows = RunRecord.read(ROOT / "results/bench/methods.json").metrics["rows"]
+    assert {row["method"] for row in rows} == set(METHODS)
+    for row in rows:
+        passes = f"{row['passes']['both']} + {row['passes']['forward']}"
+        quartiles = "{:.2f} to {:.2f}".format(*row["quartiles"])
+        measured = (f"{row['explained']:.2f}", f"{row['ratio']:.2f}", quartiles, f"{row['excess']:.2f}")
+        assert (row["method"], passes, *measured) in cells
+        assert row["excess"] <= 1.15
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "results" / "vision").glob("*.md")), ids=named)
