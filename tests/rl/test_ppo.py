@@ -23,6 +23,7 @@ from clop.rl.methods.dropout import Dropout
 from clop.rl.networks import NetworkConfig, as_input
 from clop.rl.ppo import DivergedError, PPOConfig
 from clop.rl.reward_norm import RewardNormaliser
+from clop.rl.workers import Workers
 
 AUTHORS = NetworkConfig(topology="split", norm="block")
 
@@ -264,6 +265,27 @@ def test_advantages_are_normalised_over_the_minibatch_of_one_step(make_learner, 
     raw = learner.rollout.flat(learner.rollout.advantages)[index]
     torch.testing.assert_close(seen, (raw - raw.mean()) / (raw.std(correction=correction) + 1e-8))
     assert (seen[:4].mean().abs() > 0.05).item()  # not micro-batch by micro-batch
+
+
+def test_advantages_can_be_normalised_over_each_micro_batch_alone(make_learner):
+    """As each worker of OpenAI's code does with its share: the other processes do not count."""
+
+    class Two(Workers):
+        size = 2
+
+        def sum(self, value):
+            raise AssertionError("asked the other process")
+
+    method = Watching()
+    learner = fill(make_learner(method, small=True, micro_batch=4, advantage_norm="micro"))
+    learner.workers = Two()
+    learner.workers.average_gradients = lambda parameters: None
+    step(learner)
+    raw = learner.rollout.flat(learner.rollout.advantages)
+    assert len(method.batches) == 4
+    for batch in method.batches:
+        own = raw[batch.index]
+        torch.testing.assert_close(batch.advantages, (own - own.mean()) / (own.std(correction=0) + 1e-8))
 
 
 def test_advantages_can_be_normalised_over_the_rollout(make_learner):

@@ -46,8 +46,9 @@ class PPOConfig:
     entropy_coef: float = 0.01
     max_grad_norm: float = 0.5
     adam_epsilon: float = 1e-5
-    advantage_norm: Literal["minibatch", "batch"] = "minibatch"
-    """Over which transitions advantages are normalised: those of one optimiser step, or the rollout."""
+    advantage_norm: Literal["minibatch", "batch", "micro"] = "minibatch"
+    """Over which transitions advantages are normalised: those of one optimiser step, the rollout, or one micro-batch,
+    as each worker of OpenAI's code does with its share."""
     advantage_std: Literal["population", "unbiased"] = "population"
     advantage_epsilon: float = 1e-8
     accumulate: Literal["mean", "sum"] = "mean"
@@ -158,7 +159,7 @@ class Learner:
         """All phases of one update; the mean of what was logged, over optimiser steps and processes."""
         config, rollout, ctx = self.config, self.rollout, self.context()
         if config.advantage_norm == "batch":
-            rollout.advantages = self._normalised([rollout.advantages])[0]
+            rollout.advantages = self._normalised([rollout.advantages], self.workers)[0]
         logs: dict[str, list[Tensor]] = {}
         self.model.train()
         for phase in self.method.phases(config, ctx):
@@ -182,8 +183,10 @@ class Learner:
         config = self.config
         batches = [self.method.batch(self._fetch(part), ctx) for part in index.split(config.micro_batch)]
         if config.advantage_norm == "minibatch":
-            advantages = self._normalised([batch.advantages for batch in batches])
+            advantages = self._normalised([batch.advantages for batch in batches], self.workers)
             batches = [b.replace(advantages=a) for b, a in zip(batches, advantages, strict=True)]
+        elif config.advantage_norm == "micro":
+            batches = [b.replace(advantages=self._normalised([b.advantages], Workers())[0]) for b in batches]
         self.method.before_step(batches, phase, ctx)
         optimiser = self.optimisers[phase.group]
         optimiser.zero_grad()
@@ -233,13 +236,13 @@ class Learner:
             total = total + penalty
         return total, logs | dict(values)
 
-    def _normalised(self, parts: list[Tensor]) -> list[Tensor]:
-        """Advantages with mean 0 and standard deviation 1 over all parts and processes."""
+    def _normalised(self, parts: list[Tensor], workers: Workers) -> list[Tensor]:
+        """Advantages with mean 0 and standard deviation 1 over all parts and these processes."""
         flat = torch.cat([part.flatten() for part in parts]).double()
-        count = len(flat) * self.workers.size
-        mean = self.workers.sum(flat.sum()) / count
+        count = len(flat) * workers.size
+        mean = workers.sum(flat.sum()) / count
         correction = 1 if self.config.advantage_std == "unbiased" else 0
-        std = (self.workers.sum(((flat - mean) ** 2).sum()) / (count - correction)).sqrt()
+        std = (workers.sum(((flat - mean) ** 2).sum()) / (count - correction)).sqrt()
         return [((part - mean) / (std + self.config.advantage_epsilon)).to(part.dtype) for part in parts]
 
     # ---- state ---------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Mixreg: pairs and weights, the mixture by hand, and that advantages are normalised after it."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -172,8 +174,7 @@ def spread_out(learner):
     return learner
 
 
-@pytest.mark.parametrize("norm", ["minibatch", "batch"])
-@pytest.mark.parametrize("micro_batch", [64, 16])
+@pytest.mark.parametrize(("norm", "micro_batch"), [*product(["minibatch", "batch"], [64, 16]), ("micro", 64)])
 def test_advantages_are_normalised_after_mixing(make_learner, norm, micro_batch):
     """Whatever the preset says. The control: those normalised first have a variance of E[w^2 + (1 - w)^2] < 1."""
     watching = Watching()

@@ -42,8 +42,9 @@ class MixregMethod(Method):
         self.config = config
 
     def configure(self, plan: Plan) -> None:
-        # Normalised before, mixed advantages would have a variance below 1.
-        plan.ppo = replace(plan.ppo, advantage_norm="minibatch")
+        if plan.ppo.advantage_norm == "batch":  # normalised before, mixed advantages would have a variance below 1
+            plan.ppo = replace(plan.ppo, advantage_norm="minibatch")
+        self.advantage_norm = plan.ppo.advantage_norm
 
     def batch(self, batch: Minibatch, ctx: Context) -> Minibatch:
         if self.config.beta == 0:
@@ -60,7 +61,7 @@ class MixregMethod(Method):
         return mixed.replace(**{n: torch.lerp(getattr(light, n), getattr(heavy, n), weight) for n in columns})
 
     def notes(self) -> dict[str, str | float]:
-        return {"advantage_norm": "minibatch"}
+        return {"advantage_norm": self.advantage_norm}
 
 
 def draw_pairs(count: int, beta: float, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
