@@ -149,9 +149,9 @@ def test_the_whole_is_the_network_of_the_specification():
     torch.testing.assert_close(output.value, value.squeeze(-1), atol=1e-5, rtol=1e-4)
 
 
-def residual():
+def residual(**settings):
     torch.manual_seed(0)
-    return Residual("r", 4, 5, _Post("none", True, ()))
+    return Residual("r", 4, 5, _Post(NetworkConfig(**settings), ()))
 
 
 def test_a_residual_adds_its_untouched_input():
@@ -163,6 +163,14 @@ def test_a_residual_adds_its_untouched_input():
         torch.testing.assert_close(block(x), expected)
         block.conv2.weight.zero_()
         assert torch.equal(block(x), before)
+    assert torch.equal(x, before)
+
+
+def test_a_residual_can_add_its_rectified_input_as_some_reference_code_does():
+    block, x = residual(skip_relu=True), torch.randn(2, 4, 5, 5)
+    before = x.clone()
+    with torch.no_grad():
+        torch.testing.assert_close(block(x), x.relu() + block.conv2(block.conv1(x.relu()).relu()))
     assert torch.equal(x, before)
 
 

@@ -2,7 +2,8 @@
 
 Espeholt et al. (2018) as in Cobbe et al. (2020): three blocks of a convolution, a pool and two residual pairs, then a
 dense layer of 256 and linear heads. Parameter counts, initialisation and the places of batch norm are those of
-the methods specification; the residual adds its untouched input, where some reference code adds a rectified one.
+the methods specification; the residual adds its untouched input, where some reference code adds a rectified one
+(``skip_relu``).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -45,6 +46,8 @@ class NetworkConfig:
     """Whether a global average pool stands before the dense layer."""
     dense_init: str = "xavier"
     """Of the dense layer: ``xavier`` uniform, or ``orthogonal`` with gain sqrt(2)."""
+    skip_relu: bool = False
+    """Whether residual pairs add their rectified input, as a ReLU in place does in the code of DrAC, DAAC and IDAAC."""
 
     def __post_init__(self) -> None:
         if self.width not in WIDTHS:
@@ -99,15 +102,17 @@ class Output:
 
 
 class Residual(nn.Module):
-    """``x + conv(relu(conv(relu(x))))``."""
+    """``x + conv(relu(conv(relu(x))))``; with ``skip_relu`` it is ``relu(x)`` that is added."""
 
     def __init__(self, name: str, channels: int, size: int, post: "_Post") -> None:
         super().__init__()
         self.conv1 = post.convolution(f"{name}.conv1", channels, channels, size)
         self.conv2 = post.convolution(f"{name}.conv2", channels, channels, size)
+        self.skip_relu = post.config.skip_relu
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.conv2(F.relu_(self.conv1(F.relu(x))))
+        rectified = F.relu(x)
+        return (rectified if self.skip_relu else x) + self.conv2(F.relu_(self.conv1(rectified)))
 
 
 class Trunk(nn.Module):
@@ -188,7 +193,7 @@ class Network(nn.Module):
         super().__init__()
         slots = slots or {}
         assert set(slots) <= set(SLOTS), f"no such slot: {set(slots) - set(SLOTS)}"
-        post = _Post(config.norm, config.norm_statistics == "running", tuple(conv_post))
+        post = _Post(config, tuple(conv_post))
         self.config = config
         self.trunk = Trunk(config.width, slots, post)
         self.actor_in = slots.get("actor_in", nn.Identity())
@@ -262,8 +267,7 @@ def as_input(obs: Tensor) -> Tensor:
 class _Post:
     """Builds the convolutions, each with what follows it."""
 
-    norm: str
-    running_statistics: bool
+    config: NetworkConfig
     factories: tuple[ConvPost, ...]
 
     def convolution(self, name: str, inputs: int, outputs: int, size: int) -> nn.Module:
@@ -271,8 +275,9 @@ class _Post:
         nn.init.xavier_uniform_(convolution.weight)
         nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
         layers: list[nn.Module] = [convolution]
-        if self.norm == "all" or (self.norm == "block" and name.endswith(".conv")):
-            layers.append(nn.BatchNorm2d(outputs, track_running_stats=self.running_statistics))
+        norm, statistics = self.config.norm, self.config.norm_statistics
+        if norm == "all" or (norm == "block" and name.endswith(".conv")):
+            layers.append(nn.BatchNorm2d(outputs, track_running_stats=statistics == "running"))
         layers += [module for factory in self.factories if (module := factory(name, outputs, size)) is not None]
         return nn.Sequential(*layers) if len(layers) > 1 else convolution
 
