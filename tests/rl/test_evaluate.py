@@ -181,6 +181,21 @@ def test_an_env_that_has_its_quota_steps_on_unseen_by_the_network(fake_games):
     assert set(agent.method.stages) == {"eval"}
 
 
+def test_a_network_that_mixes_frames_looks_at_all_envs_to_the_end(fake_games):
+    """Fails when the longest episodes are normalised by fewer and fewer frames."""
+    method = Fixed(ALWAYS_7)
+    agent = Agent(network_agent(BatchNorm(statistics="batch")).model, method, context())
+    evaluate(agent, TrainLevels("bigfish"), EvalConfig(episodes=3, num_envs=3))
+    assert method.batches == [[0, 1, 2]] * 3
+    evaluate(network_agent(BatchNorm()), TrainLevels("bigfish"), EvalConfig(episodes=2, num_envs=2))  # does not mix
+
+
+@pytest.mark.parametrize("settings", [{"protocol": "strict-v1"}, {"protocol": "peer-idaac-v1"}, {"episodes": 1}])
+def test_a_network_that_mixes_frames_is_not_left_with_one(fake_games, settings):
+    with pytest.raises(UsageError, match="needs many games to the end"):
+        evaluate(network_agent(BatchNorm(statistics="batch")), TrainLevels("bigfish"), EvalConfig(**settings))
+
+
 def test_progress_counts_exactly_the_episodes_of_the_score(fake_games):
     config, stream = EvalConfig(episodes=10, num_envs=4), io.StringIO()
     with Progress("evaluate", config.total, "episodes", stream=stream) as progress:

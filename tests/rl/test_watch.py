@@ -1,6 +1,7 @@
 """Videos: as many frames as steps, of the right size, and what they show."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,13 @@ def test_another_suffix_is_told_before_anything_is_played(agent, fake_games, tmp
         watch(agent, TrainLevels("bigfish"), tmp_path / name)
     assert not fake_games
     assert not list(tmp_path.iterdir())
+
+
+def test_an_agent_that_needs_many_games_is_told_before_anything_is_played(agent, fake_games, tmp_path):
+    crowd = replace(agent, model=torch.nn.BatchNorm2d(3, track_running_stats=False))
+    with pytest.raises(UsageError, match="a video shows one"):
+        watch(crowd, TrainLevels("bigfish"), tmp_path / "agent.gif")
+    assert not fake_games
 
 
 def test_without_av_an_mp4_is_refused_with_the_way_out(monkeypatch):

@@ -27,7 +27,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clop.errors import UsageError, one_of
 from clop.progress import Progress
@@ -139,6 +139,12 @@ class Agent:
         """Policy and value on uint8 frames (E, 64, 64, 3), on the CPU; to be called inside :meth:`playing`."""
         with torch.no_grad():
             return self.method.act(self.model, obs.to(self.ctx.device), "eval", self.ctx).cpu()
+
+    @property
+    def mixes_frames(self) -> bool:
+        """Whether what it makes of a frame depends on the frames beside it: batch norm without running statistics."""
+        norms = (module for module in self.model.modules() if isinstance(module, nn.BatchNorm2d))
+        return any(not norm.track_running_stats for norm in norms)
 
     @contextmanager
     def playing(self, seed: int) -> Iterator[None]:
@@ -261,6 +267,11 @@ def evaluate(
         progress: Is told of each counted episode; there will be ``config.total``.
     """
     backend = choose_backend(backend)
+    if agent.mixes_frames and (config.counts == "list" or config.envs == 1):
+        raise UsageError(
+            f"batch norm with the statistics of the frames at hand needs many games to the end, which {config.name} "
+            f"with {config.envs} does not have; use the protocol clop-v1 with more episodes"
+        )
     seeds = Seeds.of(config.seed, config.levels)
     dice = torch.Generator().manual_seed(seeds.actions)
 
@@ -295,7 +306,7 @@ def evaluate(
                 elif config.counts == "last":
                     rows = play_last(act, games, _PEER_STEPS, config.wanted, count)
                 else:
-                    rows = play_quota(act, games, config.quota, count)
+                    rows = play_quota(act, games, config.quota, count, agent.mixes_frames)
     about = (config.name, trained.game, trained.mode, config.levels, text, backend, config.seed)
     return Evaluation(*about, rows, unfinished)
 

@@ -17,19 +17,27 @@ _NOTHING = 4  # the action without a button
 
 
 def play_quota(
-    act: Callable[[Tensor], Tensor], games: VectorGames, quota: int, count: Callable[[Episodes], None]
+    act: Callable[[Tensor], Tensor],
+    games: VectorGames,
+    quota: int,
+    count: Callable[[Episodes], None],
+    look_at_all: bool = False,
 ) -> Episodes:
     """The first ``quota`` episodes of every env.
 
-    An env that has them plays on, pressing nothing and not counted, until the last one has; the network no longer
-    looks at it.
+    An env that has them plays on, not counted, until the last one has: pressing nothing, since the network no longer
+    looks at it. ``look_at_all`` is for networks that normalise frames by one another, for which the longest episodes
+    would else be played by the light of fewer and fewer frames.
     """
     ended = np.zeros(games.num_envs, np.int64)
     parts = []
     while len(open_envs := np.flatnonzero(ended < quota)):
         obs = games.observe().obs
-        actions = np.full(games.num_envs, _NOTHING)
-        actions[open_envs] = act(torch.from_numpy(obs[open_envs])).numpy()
+        if look_at_all:
+            actions = act(torch.from_numpy(obs)).numpy()
+        else:
+            actions = np.full(games.num_envs, _NOTHING)
+            actions[open_envs] = act(torch.from_numpy(obs[open_envs])).numpy()
         finished = games.step(actions).finished
         counted = _taken(finished, ended[finished.envs] < quota)
         ended[counted.envs] += 1

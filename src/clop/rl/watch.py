@@ -97,6 +97,10 @@ def watch(
         progress: Is told of each episode.
     """
     check_suffix(path)
+    if agent.mixes_frames:
+        raise UsageError(
+            "batch norm with the statistics of the frames at hand needs many games at once, and a video shows one"
+        )
     seeds = Seeds.of(config.seed, config.levels)
     start, number = trained.level_range(config.levels)
     title = trained.game if trained.mode == "easy" else f"{trained.game}, {trained.mode}"

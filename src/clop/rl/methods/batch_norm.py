@@ -8,7 +8,7 @@ from clop.rl.methods.base import Method, Mode, Plan
 
 @dataclass(frozen=True)
 class BatchNorm:
-    """Batch norm after the convolutions; running statistics at evaluation."""
+    """Batch norm after the convolutions, with running statistics at evaluation (Ioffe and Szegedy, 2015)."""
 
     where: Literal["block", "all"] = "all"
     """After each of the 15 convolutions (Cobbe et al.), or after the first of each block (the CLOP authors' code)."""
