@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
     from clop.experiments.agents import KIND, method_text, summarise
     from clop.experiments.run_folder import RunFolder
     from clop.rl.envs import preload
-    from clop.rl.train import TrainConfig
+    from clop.rl.train import TrainConfig, check_methods
     from clop.rl.workers import run_together
 
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -85,6 +85,7 @@ def run(arguments: argparse.Namespace) -> None:
         config = TrainConfig.fromdict(folder.config)
     else:
         config = _config(arguments, device)
+        check_methods(config)
         out = arguments.out or Path("runs") / f"{config.game}-{config.method}-{config.seed}"
         folder = RunFolder.create(out, KIND, config.asdict()) if first else None
     preload(config.backend)

@@ -127,6 +127,14 @@ def build_plan(config: TrainConfig) -> Plan:
     return Plan(levels, config.ppo, config.network, torch.Generator(), config.rollout_mode, config.backend)
 
 
+def check_methods(config: TrainConfig) -> None:
+    """A :class:`UsageError` for methods that contradict each other, before a run begins."""
+    plan = build_plan(config)
+    with torch.random.fork_rng(devices=[]):
+        methods.compose(dict(config.methods)).configure(plan)
+    plan.check()
+
+
 def game_seed(seed: int, stream: int) -> int:
     """A seed for the games, different for each run and stream of levels, in the range the games take."""
     return (seed * 1_000_003 + stream * 7_919 + 1) % (2**31 - 1)

@@ -76,16 +76,39 @@ def test_at_zero_strength_it_updates_bit_for_bit_like_its_base(make_learner, sha
     assert torch.equal(*weights)
 
 
+def test_mixed_with_all_the_weight_on_one_it_updates_like_ppo(make_learner, sharpen, monkeypatch):
+    """Every frame and column goes through the mixing here, beside a partner that counts for nothing."""
+    pairs = lambda count, *_: (torch.arange(count), torch.arange(count).flip(0), torch.ones(count))  # noqa: E731
+    monkeypatch.setattr("clop.rl.methods.mixreg.draw_pairs", pairs)
+    settings = {"num_envs": 2, "num_steps": 4, "minibatches": 2}
+    plain, mixed = (sharpen(make_learner(compose(of), **settings)) for of in ({}, {"mixreg": Mixreg()}))
+    for learner in (plain, mixed):
+        learner.iterate()
+    weights = [torch.cat([p.detach().flatten() for p in learner.model.parameters()]) for learner in (plain, mixed)]
+    torch.testing.assert_close(*weights, atol=1e-6, rtol=1e-5)
+
+
+SAME_IN_ALL = {
+    "clop_auto": ("bandit", "arm", "pending"),
+    "idaac": ("classifier", "optimiser"),
+    "ucb_drac": ("bandit", "arm"),
+}
+"""Parts of the states of methods that must not drift apart between processes."""
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not installed_backends(), reason="needs games")
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("method", [*METHODS, "idaac+clop", "rad+clop", "mixreg+clop", "drac+clop"])
-def test_it_trains_through_the_command_line(method, processes, tmp_path, capsys):
+def test_it_trains_through_the_command_line(method, processes, tmp_path, capsys, assert_same_state):
     """Some updates on a real game, in one process and in two, and an evaluation."""
     out = tmp_path / "run"
     sizes = [word for pair in SIZES.items() for word in pair]
     words = ["train", "fruitbot", "--method", method, "--processes", str(processes), *sizes, "--out", str(out)]
     assert main([*words, "--test-every", "0", "--eval-episodes", "1"]) == 0, capsys.readouterr().err
     assert [row["iteration"] for row in RunFolder(out).metrics()] == [1, 2]
-    assert len(read_checkpoint(out / "checkpoints" / "last.pt")["processes"]) == processes
+    states = [own["method"] for own in read_checkpoint(out / "checkpoints" / "last.pt")["processes"]]
+    assert len(states) == processes
+    for part in SAME_IN_ALL.get(method, ()):
+        assert_same_state(states[0][method][part], states[-1][method][part])
     assert f"fruitbot with {method}" in capsys.readouterr().out

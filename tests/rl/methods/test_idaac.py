@@ -135,7 +135,7 @@ def prepared(**settings):
     """The toy rollout with partners and labels."""
     method, rollout = Idaac(**settings).build(), toy()
     method.configure(plan())
-    method.prepare(rollout, SimpleNamespace(generator=generator()))
+    method.prepare(rollout, SimpleNamespace(generator=generator(), device="cpu"))
     return rollout
 
 
@@ -303,17 +303,20 @@ def test_the_policys_term_goes_through_the_updated_classifier_and_both_frames(ma
 
 
 def test_processes_average_the_gradients_of_the_classifier(make_learner, sharpen):
-    class Recording(Workers):
-        averaged: list = []  # noqa: RUF012
+    """Before the step: with an average of zero the classifier stays as it is, and without the others it does not."""
 
+    class Cancelling(Workers):
         def average_gradients(self, parameters):
-            self.averaged.append([p.grad.clone() for p in parameters])
+            for parameter in parameters:
+                parameter.grad.zero_()
 
-    learner, method, phase, batch = ready(make_learner, sharpen)
-    ctx = learner.context()
-    ctx.workers = Recording()
-    method.before_step([batch], phase, ctx)
-    assert [g.shape for g in ctx.workers.averaged[0]] == [p.shape for p in method.classifier.parameters()]
+    for workers, stays in ((Cancelling(), True), (Workers(), False)):
+        learner, method, phase, batch = ready(make_learner, sharpen)
+        ctx = learner.context()
+        ctx.workers = workers
+        before = [parameter.clone() for parameter in method.classifier.parameters()]
+        method.before_step([batch], phase, ctx)
+        assert all(map(torch.equal, before, method.classifier.parameters())) == stays
 
 
 def test_the_classifier_learns_to_tell_the_order_and_says_how_well(make_learner, sharpen):

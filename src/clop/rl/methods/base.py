@@ -70,7 +70,16 @@ class Plan:
             raise UsageError(f"two methods want to fill the network's {slot}; they cannot be combined")
         self.slots.setdefault(slot, []).append(module)
 
+    def check(self) -> None:
+        """A :class:`UsageError` if methods want what does not go together; once all have edited the plan."""
+        if "trunk_out" in self.slots and self.network.topology == "decoupled":
+            raise UsageError(
+                "the value has a network of its own here and cannot read the policy's permuted map; "
+                "leave --clop.critic clean, or set it to independent"
+            )
+
     def build(self) -> Network:
+        self.check()
         slots = {name: chain[0] if len(chain) == 1 else nn.Sequential(*chain) for name, chain in self.slots.items()}
         return Network(self.network, slots, self.conv_post)
 

@@ -21,8 +21,9 @@ class Clop:
     alpha: float | None = None
     """Probability of a swap; the paper's value for the game if not given."""
     slot: Slot | None = None
-    """Where the layer goes. ``actor_in`` spares the critic; after a block both see the permuted map. By default
-    ``actor_in``, and ``block2`` with a global average pool, which does not see a permutation right before it."""
+    """Where the layer goes. ``actor_in`` spares the critic; after a block both see the permuted map, unless they have a
+    network each. By default ``actor_in``, and ``block2`` with a global average pool, which does not see a permutation
+    right before it."""
     critic: Literal["clean", "same", "independent"] = "clean"
     """What the critic reads besides ``actor_in``: the clean map, the actor's permuted one, or one of its own."""
     variant: Variant = "paper"

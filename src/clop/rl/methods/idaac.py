@@ -110,7 +110,7 @@ class IdaacMethod(Method):
         steps = rollout.flat(rollout.episode_steps)
         rollout.extra["partner"] = partners.view(rollout.steps, rollout.envs)
         rollout.extra["partner_first"] = (steps[partners] < steps).view(rollout.steps, rollout.envs)
-        self.frames = rollout.flat(rollout.obs)
+        self.frames = rollout.flat(rollout.obs).to(ctx.device)
 
     def phases(self, ppo: "PPOConfig", ctx: Context) -> Sequence[Phase]:
         return self.base.phases(ppo, ctx)
@@ -122,7 +122,7 @@ class IdaacMethod(Method):
         """One step of the classifier on the whole minibatch, on features that it cannot change."""
         if phase.name != "policy" or self.chosen.order_coef == 0:
             return
-        self._move(ctx.device)
+        self._follow(ctx.model)
         with torch.no_grad():
             pairs = torch.cat(
                 [self._pairs(ctx.model, batch, self._features(ctx.model, batch.obs)) for batch in batches]
@@ -165,7 +165,7 @@ class IdaacMethod(Method):
 
     def _pairs(self, model: Network, batch: Minibatch, features: Tensor) -> Tensor:
         """(N, 512) The features of each frame beside those of its partner."""
-        partners = self.frames[batch.extra["partner"].to(self.frames.device)].to(features.device)
+        partners = self.frames[batch.extra["partner"]]
         return torch.cat([features, self._features(model, partners)], 1)
 
     def _features(self, model: Network, obs: Tensor) -> Tensor:
@@ -173,7 +173,9 @@ class IdaacMethod(Method):
         assert features is not None
         return features
 
-    def _move(self, device: torch.device) -> None:
+    def _follow(self, model: Network) -> None:
+        """Have the classifier where the network is: ``cuda`` alone is not equal to the ``cuda:0`` it stands for."""
+        device = next(model.parameters()).device
         if next(self.classifier.parameters()).device != device:
             self.classifier.to(device)
             self.optimiser.load_state_dict(self.optimiser.state_dict())  # which moves to where the parameters are
