@@ -249,6 +249,9 @@ def test_a_folder_that_holds_something_is_refused(tmp_path, capsys):
         (["bigfish", "--preset", "quik"], "unknown preset 'quik'; did you mean 'quick'?"),
         (["bigfish", "--ppo.minibatches", "7"], "minibatches=7 does not divide num_envs * num_steps = 2048"),
         (["bigfish", "--processes", "3"], "processes=3 does not divide num_envs=32"),
+        (["bigfish", "--method", "daac+idaac"], "idaac and daac cannot be combined: "),
+        (["bigfish", "--method", "daac+clop", "--clop.critic", "same"], "the value has a network of its own here"),
+        (["bigfish", "--method", "clop+idaac", "--clop.critic", "same"], "the value has a network of its own here"),
         ([], "which game? for example"),
     ],
 )
@@ -267,12 +270,14 @@ def _summary():
 def test_a_trained_agent_is_evaluated_and_watched(tmp_path, capsys):
     """The summary's numbers are those of the kept episodes, and a later evaluation of the checkpoint repeats them."""
     run = tmp_path / "run"
-    assert main(train(run, "--processes", "1", "--method", "clop")) == 0
+    assert main(train(run, "--processes", "1", "--method", "rad+clop", "--rad.aug", "crop")) == 0
     summary = RunFolder(run).summary
     assert summary["ended"] == "complete"
     assert summary["gap"] == pytest.approx(summary["train"]["mean"] - summary["test"]["mean"])
     (kept,) = (run / "evaluations").glob("clop-v1-test-*.csv")
     before = kept.read_text()
+    about = json.loads(kept.with_suffix(".json").read_text())
+    assert (about["method"], about["notes"]) == ("rad+clop", {"rad.augmentation": "crop"})
     kept.unlink()
     assert main(["evaluate", str(run), "--episodes", "2"]) == 0
     assert kept.read_text() == before
@@ -281,6 +286,7 @@ def test_a_trained_agent_is_evaluated_and_watched(tmp_path, capsys):
     video = tmp_path / "agent.gif"
     assert main(["watch", str(run), "--episodes", "1", "--out", str(video)]) == 0
     assert video.stat().st_size > 10_000
+    assert "with rad+clop (rad.augmentation crop), quick: returns" in capsys.readouterr().out
     assert main(["watch", str(run), "--out", str(tmp_path / "agent.txt")]) == 2
     assert main(["evaluate", str(run), "--protocol", "clop-v2"]) == 2
     assert "did you mean 'clop-v1'" in capsys.readouterr().err

@@ -17,7 +17,7 @@ def make_run(tmp_path):
             test = {"test_return": 5.0 + number} if number else {}
             run.log({"iteration": number + 1, "env_steps": 500 * (number + 1), "episodic_return": float(number)} | test)
         result = {"mean": 2.0, "standard_error": 0.5}
-        run.write_summary({"train": result, "test": result | {"mean": 1.0}})
+        run.write_summary({"train": result, "test": result | {"mean": 1.0}, "notes": {f"{name}.settings": "best: x 1"}})
         return run.path
 
     return make
@@ -55,6 +55,7 @@ def test_a_curve_has_the_runs_numbers_and_the_title_its_scale(make_run, drawn, t
     assert curve.training == [(500, 0.0), (1000, 1.0)]
     assert curve.tests == [(1000, 6.0)]
     assert curve.final == {"train": (2.0, 0.5), "test": (1.0, 0.5)}
+    assert curve.notes == ["a.settings best: x 1"]
 
 
 def test_one_figure_is_of_one_game_and_of_runs_that_have_begun(make_run, tmp_path):
@@ -68,7 +69,10 @@ def test_one_figure_is_of_one_game_and_of_runs_that_have_begun(make_run, tmp_pat
 def test_many_curves_have_a_panel_each_beside_the_first():
     """Fails when a panel is empty, or shows a method without what it is compared with."""
     names = ["ppo", "clop", "rad", "drac", "daac", "idaac"]
-    curves = [Curve(name, [(0, 0.0), (10, number)], [], {"test": (number, 0.1)}) for number, name in enumerate(names)]
+    curves = [
+        Curve(name, [(0, 0.0), (10, number)], [], {"test": (number, 0.1)}, [f"note {name}"])
+        for number, name in enumerate(names)
+    ]
     figure = learning_curves("six", curves, {"published": (10, 3.0)})
     panels = [axes for axes in figure.axes if axes.get_visible()]
     assert [axes.get_title().splitlines() for axes in panels] == [
@@ -78,3 +82,5 @@ def test_many_curves_have_a_panel_each_beside_the_first():
         ends = [line.get_ydata()[-1] for line in axes.get_lines() if len(line.get_xdata()) == 2]
         assert {0, number} <= set(ends)
         assert "published: 3" in [line.get_label() for line in axes.get_lines()]
+    for shown in (figure, learning_curves("few", curves[-2:])):
+        assert "note daac; note idaac" in shown.get_supxlabel()

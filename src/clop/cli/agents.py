@@ -93,7 +93,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 
 def _watch(arguments: argparse.Namespace) -> None:
-    from clop.experiments.agents import KIND, load_agent, train_levels
+    from clop.experiments.agents import KIND, load_agent, method_text, train_levels
     from clop.experiments.run_folder import RunFolder
     from clop.progress import Progress
     from clop.rl.watch import WatchConfig, check_suffix, watch
@@ -107,7 +107,9 @@ def _watch(arguments: argparse.Namespace) -> None:
         levels = train_levels(trained, config.levels)
         played = watch(agent, levels, arguments.out, config, backend=trained.backend, progress=progress)
     returns = ", ".join(f"{value:g}" for value in played.returns)
-    print(f"wrote {arguments.out}: returns {returns} (preset {trained.preset})")
+    print(
+        f"wrote {arguments.out}: {trained.game} with {method_text(trained, agent)}, {trained.preset}: returns {returns}"
+    )
 
 
 def _plot(arguments: argparse.Namespace) -> None:

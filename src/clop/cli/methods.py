@@ -5,7 +5,11 @@ import dataclasses
 import textwrap
 from typing import Any
 
-_PPO = "Proximal policy optimisation as on Procgen (Schulman et al., 2017; Cobbe et al., 2020)."
+_BESIDES = {
+    "ppo": "Proximal policy optimisation as on Procgen (Schulman et al., 2017; Cobbe et al., 2020).",
+    "idaac+clop": "CLOP in the policy network of IDAAC (Bertoin and Rachelson, 2022).",
+}
+"""What has published numbers and no settings of its own."""
 
 
 def add_methods(commands: Any) -> None:
@@ -25,12 +29,16 @@ def _methods(arguments: argparse.Namespace) -> None:
     from clop.report.published import columns_of
     from clop.rl.methods import METHODS
 
-    if arguments.name is not None and arguments.name not in METHODS:
-        raise UsageError(one_of("method", arguments.name, METHODS))
-    shown = METHODS if arguments.name is None else {arguments.name: METHODS[arguments.name]}
-    if arguments.name is None:
-        _print("ppo", _PPO, [f"published: {'; '.join(columns_of('ppo'))}"])
-    for name, config in shown.items():
+    known = ["ppo", *METHODS, "idaac+clop"]
+    if arguments.name is not None and arguments.name not in known:
+        raise UsageError(one_of("method", arguments.name, known))
+    for name in known if arguments.name is None else [arguments.name]:
+        columns = columns_of(name)
+        published = f"published by Bertoin and Rachelson: {'; '.join(columns)}" if columns else "published: nowhere"
+        if name in _BESIDES:
+            _print(name, _BESIDES[name], [published])
+            continue
+        config = METHODS[name]
         fields = [(field.name, _default(field.default)) for field in dataclasses.fields(config)]  # type: ignore[arg-type]
         if arguments.name is None:
             settings = ["settings: " + ", ".join(f"{field} {default}" for field, default in fields)]
@@ -38,8 +46,7 @@ def _methods(arguments: argparse.Namespace) -> None:
             texts = field_texts(config)
             settings = [f"--{name}.{field} (default: {default}): {texts.get(field, '')}" for field, default in fields]
             settings = [text.replace("_", "-", text.split(" ")[0].count("_")) for text in settings]
-        columns = columns_of(name)
-        _print(name, first_line(config), [*settings, f"published: {'; '.join(columns) or 'nowhere'}"])
+        _print(name, first_line(config), [*settings, published])
 
 
 def _print(name: str, about: str, lines: list[str]) -> None:
@@ -49,4 +56,4 @@ def _print(name: str, about: str, lines: list[str]) -> None:
 
 
 def _default(value: Any) -> str:
-    return "by game or network" if value is None else str(value)
+    return "auto" if value is None else str(value)

@@ -180,7 +180,8 @@ def evaluate_run(
     name = f"{evaluation.name}-{evaluation.levels}-{result.episodes}-seed{evaluation.seed}-step{agent.ctx.env_steps}"
     path = folder.path / "evaluations" / f"{name}.csv"
     write_whole(path, lambda draft: draft.write_text(result.csv()))
-    write_json(path.with_suffix(".json"), result.summary())
+    about = {"method": config.method, "notes": agent.method.notes()}
+    write_json(path.with_suffix(".json"), about | result.summary())
     return result, path
 
 

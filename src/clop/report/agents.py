@@ -31,6 +31,7 @@ def _curve(run: RunFolder, runs: Sequence[RunFolder]) -> Curve:
             for levels in ("train", "test")
             if levels in summary
         },
+        [f"{name} {text}" for name, text in summary.get("notes", {}).items()],
     )
 
 

@@ -3,6 +3,7 @@
 import itertools
 import math
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,6 +157,8 @@ class Curve:
     """On unseen levels, while training."""
     final: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Mean and standard error of the evaluations at the end, by ``train`` and ``test`` levels."""
+    notes: Sequence[str] = ()
+    """What these have to be read with."""
 
 
 def learning_curves(
@@ -184,6 +187,7 @@ def learning_curves(
             axes.plot([], [], "o:", color="grey", markersize=3, linewidth=0.8, label="test levels, while training")
         _label_axes(axes)
         axes.legend(frameon=False, fontsize=7.5)
+        figure.supxlabel(_notes(curves, 100), fontsize=7)
     figure.suptitle(title, fontsize=10)
     return figure
 
@@ -206,10 +210,14 @@ def _panels(curves: Sequence[Curve], anchors: Mapping[str, tuple[int, float]]) -
         if number + columns >= len(others):  # the lowest of its column
             axes.set_xlabel("env steps", fontsize=8)
             axes.tick_params(labelbottom=True)
-    figure.supxlabel(
-        f"grey: {first.name}{_ends(first, '; ')}; triangles and circles: train and test levels, at the end", fontsize=8
-    )
+    key = f"grey: {first.name}{_ends(first, '; ')}; triangles and circles: train and test levels, at the end"
+    figure.supxlabel(f"{key}\n{_notes(curves, 170)}".rstrip(), fontsize=7)
     return figure
+
+
+def _notes(curves: Sequence[Curve], width: int) -> str:
+    """Of all curves, in lines of this many characters."""
+    return textwrap.fill("; ".join(note for curve in curves for note in curve.notes), width)
 
 
 def _draw(axes: Any, curve: Curve, colour: str) -> None:
