@@ -116,6 +116,20 @@ def test_a_missing_folder_is_downloaded_and_unpacked_once(server, cache):
     assert find_set(wanted) == folder
 
 
+def test_an_archive_that_was_put_where_the_sentence_says_is_taken(tmp_path, cache, monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    content = _archive(set2__train=b"x")
+    wanted = Source("set2.tgz", "http://127.0.0.1:9/set2.tgz", f"md5:{hashlib.md5(content).hexdigest()}")
+    with pytest.raises(UsageError, match=rf"get it from http://127.0.0.1:9/set2.tgz and put it into {tmp_path}$"):
+        find_set(wanted, tmp_path)
+    (tmp_path / "set2.tgz").write_bytes(content[:-1])
+    with pytest.raises(UsageError, match=r"set2\.tgz is damaged: its hash is not the published one"):
+        find_set(wanted, tmp_path)
+    (tmp_path / "set2.tgz").write_bytes(content)
+    assert find_set(wanted, tmp_path) == cache / "data" / "set2"
+    assert (tmp_path / "set2.tgz").exists(), "it is the user's"
+
+
 def test_an_archive_that_cannot_be_unpacked_leaves_no_folder(server, cache):
     wanted = source(server, "set2.tgz", _archive(set2__train=bytes(100_000))[:-30])
     with pytest.raises(UsageError, match="cannot be unpacked"):

@@ -55,6 +55,10 @@ def test_bad_idx_files_are_told_apart(tmp_path, write):
     (tmp_path / "short").write_bytes(struct.pack(">I", 2051))
     with pytest.raises(UsageError, match="4 bytes are less than the header"):
         read_idx_images(tmp_path / "short")
+    for sizes in ((0, 9, 9), (4, 0, 9)):
+        (tmp_path / "none").write_bytes(struct.pack(">4I", 2051, *sizes))
+        with pytest.raises(UsageError, match="its header states no images"):
+            read_idx_images(tmp_path / "none")
     (tmp_path / "text.gz").write_text("<html>not found</html>")
     with pytest.raises(UsageError, match="damaged or cut off"):
         read_idx_images(tmp_path / "text.gz")
@@ -87,6 +91,12 @@ def test_a_value_that_a_line_leaves_out_is_zero(tmp_path):
     [
         ("1 1:0.5\n2 nonsense\n", "line 2 is not a label and up to 256 pixels"),
         ("1 257:0.5\n", "line 1 is not a label"),
+        ("1 0:0.5\n", "line 1 is not a label"),
+        ("1.7 1:0.5\n", "line 1 is not a label"),
+        ("1 1:0.5\n\n2 1:0.5\n", "line 2 is not a label"),
+        (f"{'9' * 30} 1:0.5\n", "line 1 is not a label"),
+        ("1 1:0.5\n2 1:0.", "is cut off: its last line has no end"),
+        ("1 1:nan\n", r"expected pixels in \[-1, 1\]"),
         ("1 1:255\n", r"expected pixels in \[-1, 1\]"),
         ("11 1:0.5\n", r"expected labels in \[1, 10\], got 11"),
         ("0 1:0.5\n", r"expected labels in \[1, 10\], got 0"),

@@ -24,7 +24,7 @@ from clop.vision.methods import (
     RandomConv,
     Rotation,
 )
-from clop.vision.train import Trainer, VisionConfig
+from clop.vision.train import Trainer, VisionConfig, normalised
 
 ZERO = {
     "clop": Clop(alpha=0.0),
@@ -142,9 +142,7 @@ def test_methods_compose_in_their_order():
 
 def test_mixup_mixes_what_the_network_sees(tiny):
     """The authors' code mixes labels alone: the network sees the clean images. Here it must not."""
-    seen = []
     trainer = Trainer(config(methods={"mixup": Mixup(beta=1.0)}), tiny)
-    trainer.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].clone()))
     torch.manual_seed(0)
     pixels, labels = tiny.train.pixels[:16], tiny.train.labels[:16]
     batch = trainer.batch(pixels, labels)
@@ -161,8 +159,14 @@ def test_mixup_mixes_what_the_network_sees(tiny):
     ]
     assert sorted(partners) == list(range(16)), "each image is some other's partner"
     assert torch.equal(batch.others, labels[partners])
+    seen, mixed, make = [], [], trainer.batch
+    trainer.model.register_forward_pre_hook(lambda model, inputs: seen.append(inputs[0]) if model.training else None)
+    trainer.batch = lambda *given: mixed.append((given[0], batch := make(*given))) or batch
     trainer.advance()
-    assert not torch.equal(seen[0], clean.images), "and that is what the network is given"
+    assert seen
+    for images, (pixels, batch) in zip(seen, mixed, strict=True):
+        assert torch.equal(images, batch.images), "that is what the network is given"
+        assert not torch.equal(images, normalised(pixels, tiny)), "and not this"
 
 
 def test_the_loss_of_a_mixture_weighs_both_classes():

@@ -1,5 +1,6 @@
 """Where the files of a data set are: in the user's folder, in the cache, or on the net."""
 
+import hashlib
 import os
 import sys
 import tarfile
@@ -61,7 +62,8 @@ def find_file(source: Source, data: Path | None, places: Sequence[str]) -> Path:
 def find_folder(
     source: Source | None, data: Path | None, names: Sequence[str], is_it: Callable[[Path], bool], what: str
 ) -> Path:
-    """The folder of a data set, downloaded to the cache and unpacked if it is nowhere yet.
+    """The folder of a data set, unpacked to the cache if it is nowhere yet: from an archive that the user has put among
+    the data, or one that is downloaded.
 
     Args:
         source: The archive of the folder named first, None if it cannot be downloaded.
@@ -74,16 +76,29 @@ def find_folder(
         for path in (*(folder / name for name in names), folder):
             if is_it(path):
                 return path
-    wanted = (data or cache_folder() / "data") / names[0]
+    here = data or cache_folder() / "data"
     if source is None:
-        raise UsageError(f"no {what} found, and it cannot be downloaded freely; put it into {wanted}")
+        raise UsageError(f"no {what} found, and it cannot be downloaded freely; put it into {here / names[0]}")
     target = cache_folder() / "data" / Path(source.url).name.split(".")[0]
-    archive = _download(source, target.parent, wanted)
-    _unpack(archive, target)
-    archive.unlink()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    given = [folder / source.name for folder in data_folders(data) if (folder / source.name).is_file()]
+    if given:
+        _check_hash(given[0], source)
+        _unpack(given[0], target)
+    else:
+        archive = _download(source, target.parent, here)
+        _unpack(archive, target)
+        archive.unlink()
     if not is_it(target):
-        raise UsageError(f"{source.url} holds no {what}; get it elsewhere and put it into {wanted}")
+        raise UsageError(f"{source.url} holds no {what}; get it elsewhere and put it into {here / names[0]}")
     return target
+
+
+def _check_hash(path: Path, source: Source) -> None:
+    kind, wanted = source.hash.split(":")
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, kind).hexdigest() != wanted:
+            raise UsageError(f"{path} is damaged: its hash is not the published one; get it anew from {source.url}")
 
 
 def _download(source: Source, folder: Path, put: Path) -> Path:

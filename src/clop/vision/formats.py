@@ -58,28 +58,32 @@ def _idx_header(path: Path, content: bytes, magic: int, what: str, dimensions: i
     wanted = start + math.prod(sizes)
     if len(content) != wanted:
         raise UsageError(f"{path} is damaged: its header states {wanted} bytes, it has {len(content)}")
+    if 0 in sizes:
+        raise UsageError(f"{path} is damaged: its header states no {what}")
     return sizes
 
 
 def read_libsvm_images(path: Path, size: int = 16, classes: int = 10) -> tuple[Tensor, Tensor]:
     """USPS as LIBSVM offers it: text lines of a label from 1 and pixels ``index:value`` with values in [-1, 1]."""
-    lines = _content(path).split(b"\n")
-    if lines and not lines[-1].strip():
-        lines.pop()
+    *lines, rest = _content(path).split(b"\n")
+    if rest:
+        raise UsageError(f"{path} is cut off: its last line has no end")
     values = np.zeros((len(lines), size * size), np.float32)  # what a line leaves out is 0 in this format
     labels = np.zeros(len(lines), np.int64)
     for row, line in enumerate(lines):
-        label, *pixels = line.split()
         try:
-            labels[row] = int(float(label))
+            label, *pixels = line.split()
+            labels[row] = int(label)
             for pixel in pixels:
                 index, value = pixel.split(b":")
+                if int(index) < 1:
+                    raise ValueError
                 values[row, int(index) - 1] = float(value)
-        except (ValueError, IndexError):
+        except (ValueError, IndexError, OverflowError):
             raise UsageError(
                 f"{path} is damaged: line {row + 1} is not a label and up to {size * size} pixels index:value"
             ) from None
-    if not len(lines) or np.abs(values).max() > 1:
+    if not len(lines) or not np.abs(values).max() <= 1:  # so that it holds for what is not a number too
         raise UsageError(f"{path} is damaged: expected pixels in [-1, 1]")
     bytes_ = np.round((values + 1) * 127.5).astype(np.uint8)
     return torch.from_numpy(bytes_).view(-1, 1, size, size), _checked_labels(path, labels, 1, classes)
