@@ -2,7 +2,15 @@
 
 import numpy as np
 
+from clop.errors import UsageError
+
 
 def mixed(*numbers: int) -> int:
     """A seed of its own for each combination, as of a run's seed and a purpose."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+
+
+def check_seed(seed: int) -> None:
+    """A :class:`UsageError` for a seed that torch or NumPy would not take."""
+    if not 0 <= seed < 2**63:
+        raise UsageError(f"seed must be at least 0 and below 2^63, got {seed}")

@@ -253,6 +253,11 @@ def test_a_folder_that_holds_something_is_refused(tmp_path, capsys):
         (["bigfish", "--method", "daac+clop", "--clop.critic", "same"], "the value has a network of its own here"),
         (["bigfish", "--method", "clop+idaac", "--clop.critic", "same"], "the value has a network of its own here"),
         ([], "which game? for example"),
+        (["--resume", "x", "--steps", "5"], "leave out --steps with --resume"),
+        (["bigfish", "--resume", "x"], "leave out bigfish with --resume"),
+        (["--resume", "x", "--ppo.epochs", "5"], "leave out --ppo.epochs with --resume"),
+        (["bigfish", "--device", "cudaa"], "--device: expected cpu"),
+        (["bigfish", "--seed", "-1"], "seed must be at least 0"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_written(arguments, sentence, tmp_path, monkeypatch, capsys):

@@ -10,9 +10,10 @@ import torch
 from clop.cli import main
 from clop.experiments.run_folder import RunFolder, read_checkpoint
 from clop.experiments.vision import label
-from clop.vision.methods import Clop, Dropout
+from clop.vision.methods import METHODS, Clop, Dropout
 from clop.vision.train import Trainer, VisionConfig
 
+DEVICES = "cpu or cuda" if torch.cuda.is_available() else "cpu, since torch finds no GPU here"
 TINY = ["--image-size", "16", "--epochs", "2", "--train-images", "150", "--batch-size", "32", "--test-every", "2"]
 
 
@@ -55,7 +56,7 @@ def test_a_run_leaves_settings_metrics_weights_events_and_a_summary(tmp_path, ca
     assert [("test_accuracy_filled" in row) for row in rows] == [False] * 5 + [True]
     summary = folder.summary
     assert summary["label"] == "clop(alpha=0.3)+mixup"
-    assert summary["scale"] == "small_cnn, 150 of 1198 images of digits, 16 px, 2 epochs"
+    assert summary["scale"] == "small_cnn, 150 of 1198 images of digits, 16 px, 2 epochs, batches of 32"
     assert summary["test_accuracy_filled"] == rows[-1]["test_accuracy_filled"]
     assert summary["running_accuracy"] == rows[-1]["running_accuracy"]
     assert summary["position"] == 3
@@ -162,7 +163,26 @@ def test_a_folder_with_a_run_in_it_is_refused_and_missing_data_leaves_none(tmp_p
             ["--resume", "x", "--epochs", "3"],
             "clop: a run goes on with the settings it began with; leave out --epochs with --resume",
         ),
+        (
+            ["digits", "--resume", "x"],
+            "clop: a run goes on with the settings it began with; leave out digits with --resume",
+        ),
         (["--resume", "x"], "clop: x holds no run: it has no config.json"),
+        (["digits", "--method", ""], "clop: unknown method ''; expected one of " + ", ".join(["plain", *METHODS])),
+        (
+            ["digits", "--method", "clop", "--position", "2", "--clop.position", "1"],
+            "clop: --position and --clop.position are the same setting; leave out one of them",
+        ),
+        (["digits", "--device", "cudaa"], f"clop: --device: expected {DEVICES}, got 'cudaa'"),
+        (["digits", "--seed", "-1"], "clop: seed must be at least 0 and below 2^63, got -1"),
+        (
+            ["digits", "--seed", "9" * 20],
+            f"clop: argument --seed: expected an integer, got '{'9' * 20}'; see clop vision --help",
+        ),
+        (
+            ["digits", "--learning-rate", "nan"],
+            "clop: argument --learning-rate: expected a number, got 'nan'; see clop vision --help",
+        ),
         (["digits", "--seeds", "0"], "clop: --seeds: expected a number of at least 1, got 0"),
         (["table", "digits"], "clop: the following arguments are required: RUNS; see clop vision table --help"),
     ],
@@ -172,6 +192,47 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(arguments, sentence, tmp_p
     assert main(["vision", *arguments]) == 2
     assert capsys.readouterr().err.strip() == sentence
     assert not list(tmp_path.iterdir())
+
+
+def test_a_path_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert main(vision(tmp_path / "file" / "run")) == 2
+    assert capsys.readouterr().err.strip().splitlines()[-1].endswith(": Not a directory")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("about", [{"kind": "vision"}, {"kind": "vision", "config": {"task": "digits"}}])
+def test_a_run_without_its_settings_is_called_damaged(about, tmp_path, capsys):
+    (tmp_path / "config.json").write_text(json.dumps(about))
+    assert main(["vision", "--resume", str(tmp_path)]) == 2
+    assert "config.json is damaged, or of another version of clop" in capsys.readouterr().err
+
+
+def test_a_second_signal_does_not_cost_the_checkpoint(tmp_path, capsys, monkeypatch):
+    """Who presses Ctrl-C twice means it, and still has his state."""
+    save = RunFolder.save
+
+    def impatient(self, *arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        return save(self, *arguments)
+
+    stop_after(monkeypatch, 1)
+    monkeypatch.setattr(RunFolder, "save", impatient)
+    assert main(vision(tmp_path / "run")) == 2
+    assert "stopped after 64 images; go on with" in capsys.readouterr().err
+    assert read_checkpoint(tmp_path / "run" / "checkpoints" / "last.pt")["iteration"] == 1
+
+
+@pytest.mark.parametrize("where", ["__init__", "result"])
+def test_who_interrupts_before_or_after_the_loop_is_told_how_to_go_on(where, tmp_path, capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, where, interrupted)
+        assert main(vision(tmp_path / "run")) == 2
+    assert f"go on with: clop vision --resume {tmp_path / 'run'}" in capsys.readouterr().err
+    assert main(["vision", "--resume", str(tmp_path / "run")]) == 0
 
 
 def test_a_run_of_another_kind_is_not_gone_on_with(tmp_path, capsys):
@@ -188,6 +249,21 @@ def test_a_label_names_what_is_not_the_papers():
     assert label(config(clop=Clop())) == "clop"
     assert label(config(clop=Clop(position=2, per_sample=True))) == "clop(position=2, per_sample=True)"
     assert label(config(dropout=Dropout(style="channel"), clop=Clop())) == "dropout(style=channel)+clop"
+    assert label(config(clop=Clop(alpha=0.9, position=3), dropout=Dropout(p=0.5))) == "clop+dropout", "spelt out"
+    assert label(config(clop=Clop(alpha=0.7, position=1))) == "clop(alpha=0.7, position=1)"
+    assert label(config(dropout=Dropout(style="channel", p=0.5))) == "dropout(style=channel, p=0.5)"
+
+
+def test_runs_that_learn_otherwise_are_not_averaged(tmp_path, capsys):
+    """Fails if a learning rate of 0.5 counts as another seed of the paper's."""
+    assert main(vision(tmp_path / "runs" / "a")) == 0
+    assert main(vision(tmp_path / "runs" / "b", "--learning-rate", "0.01")) == 0
+    capsys.readouterr()
+    assert main(["vision", "table", "digits", str(tmp_path / "runs")]) == 0
+    scales = [
+        line.split("|")[-2].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("| plain")
+    ]
+    assert [scale.split("epochs")[1] for scale in scales] == [", batches of 32", ", batches of 32, learning rate 0.01"]
 
 
 def test_a_table_leaves_out_what_has_not_ended(tmp_path, capsys, monkeypatch):

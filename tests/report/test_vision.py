@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from clop.errors import UsageError
+from clop.report import figures
 from clop.report.vision import accuracy_figure, depth_figure, read_runs, table
 
 SMALL = "small_cnn, 10000 of 60000 images of mnist, 32 px, 10 epochs"
@@ -67,6 +68,16 @@ def test_a_variant_has_no_published_number(tmp_path):
     assert texts["dropout"] == texts["dropout(style=channel)"] != ""
 
 
+def test_what_is_known_of_a_published_number_is_said(tmp_path):
+    """The paper's dropout is not the one of its text, and its mixup saw clean images."""
+    for number, label in enumerate(("plain", "dropout")):
+        write_run(tmp_path / label, label, 0, 80.0)
+        text = table("mnist-usps", read_runs("mnist-usps", [tmp_path])[0])
+        assert text.count("its code drops channels") == number
+    write_run(tmp_path / "stl10" / "mixup", "mixup", 0, 80.0, task="stl10")
+    assert "forgets the images" in table("stl10", read_runs("stl10", [tmp_path / "stl10"])[0])
+
+
 def test_scales_are_not_mixed(runs):
     write_run(runs / "large", "plain", 0, 81.0, scale="small_cnn, 60000 images of mnist, 32 px, 30 epochs")
     plain = [row for row in rows(table("mnist-usps", read_runs("mnist-usps", [runs])[0])) if row["method"] == "plain"]
@@ -98,6 +109,8 @@ def test_runs_of_other_tasks_and_folders_without_runs_are_refused(runs, tmp_path
 def test_the_figures_are_drawn(runs, tmp_path):
     write_run(runs / "clop(position=1)", "clop(position=1)", 0, 76.0, position=1)
     groups, _ = read_runs("mnist-usps", [runs])
+    with pytest.raises(UsageError, match=r"cannot write a figure as 'xyz'; expected such as \.png"):
+        accuracy_figure("mnist-usps", groups, tmp_path / "bars.xyz")
     accuracy_figure("mnist-usps", groups, tmp_path / "bars.png")
     depth_figure("mnist-usps", groups, tmp_path / "depth.png")
     for name in ("bars", "depth"):
@@ -108,3 +121,13 @@ def test_the_figures_are_drawn(runs, tmp_path):
     write_run(runs / "large", "plain", 0, 81.0, scale="large")
     with pytest.raises(UsageError, match="runs at one scale, got 2"):
         accuracy_figure("mnist-usps", read_runs("mnist-usps", [runs])[0], tmp_path / "x.png")
+
+
+def test_the_last_stage_named_or_not_is_one_place_of_the_depth_curve(runs, tmp_path, monkeypatch):
+    """Fails if runs of the one take the place of the other's."""
+    write_run(runs / "named", "clop(position=3)", 7, 60.0, position=3)
+    write_run(runs / "moved", "clop(position=2)", 0, 80.0, position=2)
+    drawn, draw = [], figures.depth_curve
+    monkeypatch.setattr(figures, "depth_curve", lambda title, places, plain: drawn.append(places) or draw("", places))
+    depth_figure("mnist-usps", read_runs("mnist-usps", [runs])[0], tmp_path / "depth.png")
+    assert {place: sorted(values) for place, values in drawn[0].items()} == {3: [60.0, 86.0, 87.0, 88.0], 2: [80.0]}

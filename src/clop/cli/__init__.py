@@ -20,18 +20,24 @@ from clop.errors import UsageError, one_of
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status is 0, or 2 for a mistake of the user."""
+    words = _with_dashes(sys.argv[1:] if arguments is None else arguments)
     try:
-        words = _with_dashes(sys.argv[1:] if arguments is None else arguments)
         parsed = _parser(words).parse_args(words)
         parsed.run(parsed)
     except UsageError as error:
         print(f"clop: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("clop: interrupted; the same command goes on where this one stopped", file=sys.stderr)
+        goes_on = "; the same command goes on where this one stopped" if words[:1] == ["demo"] else ""
+        print(f"clop: interrupted{goes_on}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of a pipe has left, as `| head` does
         sys.stderr.close()
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"clop: {error.filename2 or error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
     return 0
 
 

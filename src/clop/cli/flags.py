@@ -4,10 +4,11 @@ import argparse
 import ast
 import dataclasses
 import inspect
+import math
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from clop.errors import UsageError
@@ -44,6 +45,21 @@ def refuse_inactive(arguments: argparse.Namespace, known: Mapping[str, Any], act
             raise UsageError(f"{flag} is a setting of {name}, which is not active here; {how.format(name=name)}")
 
 
+def refuse_settings(arguments: argparse.Namespace, subjects: Sequence[str], names: Sequence[str]) -> None:
+    """A :class:`UsageError` for settings beside ``--resume``: a run goes on with those it began with.
+
+    Args:
+        arguments: What was given.
+        subjects: Arguments that name what is trained.
+        names: Of the other flags; those of groups are settings too.
+    """
+    told = [getattr(arguments, name) for name in subjects]
+    told += [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
+    told += [f"--{name.replace('_', '-')}" for name in vars(arguments) if _SEPARATOR in name]
+    for text in filter(None, told):
+        raise UsageError(f"a run goes on with the settings it began with; leave out {text} with --resume")
+
+
 def positive(text: str) -> int:
     """An integer of at least 1."""
     if (value := integer(text)) < 1:
@@ -52,25 +68,41 @@ def positive(text: str) -> int:
 
 
 def integer(text: str) -> int:
-    """An integer, written as 1000, 1_000 or 1e3."""
+    """An integer of 64 bits, written as 1000, 1_000 or 1e3."""
     try:
-        return int(text.replace("_", ""))
+        exact: int | float = int(text.replace("_", ""))
     except ValueError:
-        pass
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not value.is_integer():
+        try:
+            exact = float(text)
+        except ValueError:
+            exact = math.nan
+    if not float(exact).is_integer() or abs(exact) >= 2**63:
         raise argparse.ArgumentTypeError(f"expected an integer, got {text!r}")
-    return int(value)
+    return int(exact)
 
 
 def number(text: str) -> float:
+    """A number that is finite."""
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}")
+    return value
+
+
+def find_device(name: str | None) -> str:
+    """The device that was asked for, or the best there is; a :class:`UsageError` if nothing can be computed on it."""
+    import torch
+
+    name = name or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.zeros(1, device=name).sum().item()
+    except (RuntimeError, AssertionError, NotImplementedError):
+        known = "cpu or cuda" if torch.cuda.is_available() else "cpu, since torch finds no GPU here"
+        raise UsageError(f"--device: expected {known}, got {name!r}") from None
+    return name
 
 
 def _flag(group: str, field: str) -> str:

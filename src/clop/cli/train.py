@@ -3,12 +3,15 @@
 import argparse
 import dataclasses
 import os
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clop.cli.flags import add_group, given, integer, refuse_inactive
+from clop.cli.flags import add_group, find_device, given, integer, number, refuse_inactive, refuse_settings
 from clop.errors import UsageError
+
+_SETTINGS = ("method", "preset", "steps", "levels", "mode", "seed", "out", "backend", "test_every")
 
 
 def add_train(commands: Any) -> None:
@@ -47,7 +50,11 @@ def add_train(commands: Any) -> None:
     parser.add_argument("--device", default=None, help="default: cuda if there is one, else cpu")
     parser.add_argument("--backend", default=None, help="procgen-mirror or envpool (default: what is installed)")
     parser.add_argument(
-        "--checkpoint-minutes", type=float, default=10.0, metavar="X", help="between checkpoints (default: %(default)s)"
+        "--checkpoint-minutes",
+        type=number,
+        default=10.0,
+        metavar="X",
+        help="between checkpoints (default: %(default)s)",
     )
     parser.add_argument(
         "--test-every",
@@ -69,38 +76,39 @@ def add_train(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    import torch
-
     from clop.experiments.agents import KIND, method_text, summarise
+    from clop.experiments.loop import resumable
     from clop.experiments.run_folder import RunFolder
     from clop.rl.envs import preload
     from clop.rl.train import TrainConfig, check_methods
     from clop.rl.workers import run_together
 
-    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = find_device(arguments.device)
     first = os.environ.get("RANK", "0") == "0"
     folder: RunFolder | None
     if arguments.resume is not None:
+        refuse_settings(arguments, ("game", "env_name"), _SETTINGS)
         folder = RunFolder.open(arguments.resume, KIND)
-        config = TrainConfig.fromdict(folder.config)
+        config = folder.read_config(TrainConfig.fromdict)
     else:
         config = _config(arguments, device)
         check_methods(config)
         out = arguments.out or Path("runs") / f"{config.game}-{config.method}-{config.seed}"
         folder = RunFolder.create(out, KIND, config.asdict()) if first else None
     preload(config.backend)
-    work = run_together(
-        config.processes, device, partial(_train, config, folder, device, 60 * arguments.checkpoint_minutes)
-    )
-    if first and folder is not None:
+    part = partial(_train, config, folder, device, 60 * arguments.checkpoint_minutes)
+    with nullcontext() if folder is None else resumable(folder):
+        work = run_together(config.processes, device, part)
+        if not first or folder is None:
+            return
         episodes = arguments.eval_episodes or (100 if config.preset == "quick" else 1000)
         summary = summarise(folder, work, episodes)
-        print(
-            f"{config.game} with {method_text(config, work.agent())}, preset {config.preset}, "
-            f"{summary['env_steps']} steps: "
-            f"{summary['train']['mean']:.2f} on training levels, {summary['test']['mean']:.2f} on unseen ones "
-            f"({summary['test']['episodes']} episodes each, {summary['test']['protocol']}); the run is in {folder.path}"
-        )
+    print(
+        f"{config.game} with {method_text(config, work.agent())}, preset {config.preset}, "
+        f"{summary['env_steps']} steps: "
+        f"{summary['train']['mean']:.2f} on training levels, {summary['test']['mean']:.2f} on unseen ones "
+        f"({summary['test']['episodes']} episodes each, {summary['test']['protocol']}); the run is in {folder.path}"
+    )
 
 
 def _train(config: Any, folder: Any, device: str, checkpoint_seconds: float) -> Any:
@@ -132,7 +140,7 @@ def _config(arguments: argparse.Namespace, device: str) -> Any:
     if game is None:
         raise UsageError("which game? for example: clop train bigfish --method clop")
     find_game(game)
-    active = methods.names(arguments.method or "ppo")
+    active = methods.names("ppo" if arguments.method is None else arguments.method)
     refuse_inactive(arguments, METHODS, active, "add it with --method {name}")
     preset_name = arguments.preset or ("procgen-easy" if device.startswith("cuda") else "quick")
     preset = find_preset(preset_name)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clop.cli.flags import add_group, given, integer, number, refuse_inactive
+from clop.cli.flags import add_group, find_device, given, integer, number, refuse_inactive, refuse_settings
 from clop.errors import UsageError
 
 _SETTINGS = ("network", "epochs", "image_size", "train_images", "batch_size", "learning_rate", "test_every", "seed")
@@ -67,7 +67,11 @@ def add_vision(commands: Any, words: Sequence[str]) -> None:
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with the run, or runs, in this folder")
     parser.add_argument("--device", default=None, help="default: cuda if there is one, else cpu")
     parser.add_argument(
-        "--checkpoint-minutes", type=float, default=10.0, metavar="X", help="between checkpoints (default: %(default)s)"
+        "--checkpoint-minutes",
+        type=number,
+        default=10.0,
+        metavar="X",
+        help="between checkpoints (default: %(default)s)",
     )
     for name, config in METHODS.items():
         add_group(parser, name, config)
@@ -93,14 +97,12 @@ def _add_table(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    import torch
-
     from clop import machine
     from clop.experiments.vision import create_or_open, load_task, open_run, train_classifier
     from clop.vision.train import VisionConfig
 
     machine.keep_memory()
-    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = find_device(arguments.device)
     tasks: dict[tuple[Any, ...], Any] = {}
 
     def task_of(config: VisionConfig) -> Any:
@@ -110,7 +112,7 @@ def _run(arguments: argparse.Namespace) -> None:
         return tasks[key]
 
     if arguments.resume is not None:
-        _refuse_settings(arguments)
+        refuse_settings(arguments, ("task",), (*_SETTINGS, "method", "position", "seeds", "out"))
         runs = [open_run(path, arguments.data) for path in _run_folders(arguments.resume)]
     else:
         wanted = _seeds(_config(arguments), arguments)
@@ -145,8 +147,10 @@ def _config(arguments: argparse.Namespace) -> Any:
     if arguments.task is None:
         raise UsageError("which task? for example: clop vision digits --method clop")
     recipe(arguments.task)
-    active = methods.names(arguments.method or "plain")
+    active = methods.names("plain" if arguments.method is None else arguments.method)
     if arguments.position is not None:
+        if given(arguments, "clop").get("position", arguments.position) != arguments.position:
+            raise UsageError("--position and --clop.position are the same setting; leave out one of them")
         setattr(arguments, "clop.position", arguments.position)
     refuse_inactive(arguments, METHODS, active, "add it with --method {name}")
     changes = {name: value for name in _SETTINGS if (value := getattr(arguments, name)) is not None}
@@ -182,17 +186,6 @@ def _run_folders(path: Path) -> list[Path]:
     """The folder of a run itself, or those of several seeds in it."""
     below = sorted(path.glob("seed-*"), key=lambda folder: (len(folder.name), folder.name))
     return below if below and not (path / "config.json").exists() else [path]
-
-
-def _refuse_settings(arguments: argparse.Namespace) -> None:
-    """A run goes on with the settings it began with."""
-    names = [
-        name for name in (*_SETTINGS, "method", "position", "seeds", "out") if getattr(arguments, name) is not None
-    ]
-    names += [name for name in vars(arguments) if "." in name]
-    if names:
-        flag = names[0].replace("_", "-")
-        raise UsageError(f"a run goes on with the settings it began with; leave out --{flag} with --resume")
 
 
 def _table(arguments: argparse.Namespace) -> None:

@@ -155,7 +155,7 @@ def method_text(config: TrainConfig, agent: Agent) -> str:
 
 def load_agent(folder: RunFolder, device: torch.device | str = "cpu") -> tuple[TrainConfig, Agent]:
     """The run's settings, and its agent as it was at the last checkpoint."""
-    config = TrainConfig.fromdict(folder.config)
+    config = folder.read_config(TrainConfig.fromdict)
     state = folder.load()
     if state is None:
         raise UsageError(f"{folder.path} has no checkpoint yet; go on with: clop train --resume {folder.path}")

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from clop.errors import DivergedError, UsageError
@@ -109,11 +109,12 @@ def _run(work: Work, folder: RunFolder, checkpoint_seconds: float, workers: Work
                 if time.monotonic() - clock > checkpoint_seconds or work.finished:
                     save()
     except (Stopped, KeyboardInterrupt):
-        save()
+        with _deaf_to_signals():
+            save()
         raise UsageError(f"stopped after {done} {work.unit}; go on with: {folder.resume_command}") from None
     except DivergedError as error:
         save()
-        raise UsageError(f"{error}; {folder.path} holds the state before it") from None
+        raise UsageError(f"{error}; {folder.path} holds the state before it" if done else str(error)) from None
     except OSError as error:
         raise UsageError(
             f"cannot write in {folder.path}: {error.strerror or error}; make room and go on with: "
@@ -127,21 +128,40 @@ def _run(work: Work, folder: RunFolder, checkpoint_seconds: float, workers: Work
 
 
 @contextmanager
-def _stop_on_signals() -> Iterator[None]:
-    """SIGINT and SIGTERM raise :class:`Stopped` here; handlers are put back at the end."""
-    if threading.current_thread() is not threading.main_thread():
+def resumable(folder: RunFolder) -> Iterator[None]:
+    """What a user is told who interrupts a run before or after its loop."""
+    try:
         yield
-        return
+    except KeyboardInterrupt:
+        raise UsageError(f"stopped; go on with: {folder.resume_command}") from None
+
+
+def _stop_on_signals() -> AbstractContextManager[None]:
+    """SIGINT and SIGTERM raise :class:`Stopped` here."""
 
     def stop(*_: object) -> None:
         raise Stopped
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    return _handling(stop)
+
+
+def _deaf_to_signals() -> AbstractContextManager[None]:
+    """Nobody's impatience costs a checkpoint."""
+    return _handling(signal.SIG_IGN)
+
+
+@contextmanager
+def _handling(handler: Any) -> Iterator[None]:
+    """Handlers are put back at the end; signals come to the main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 @contextmanager

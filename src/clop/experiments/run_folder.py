@@ -12,10 +12,10 @@ import os
 import pickle
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -23,6 +23,8 @@ from clop import machine
 from clop.errors import UsageError
 from clop.experiments.record import command_line, commit
 from clop.files import write_json, write_whole
+
+_Settings = TypeVar("_Settings")
 
 _KEPT = 2
 _COMMANDS = {"agent": "clop train", "vision": "clop vision"}  # by kind of run
@@ -71,7 +73,15 @@ class RunFolder:
 
     @property
     def config(self) -> dict[str, Any]:
-        return self.about()["config"]
+        return self.read_config(dict)
+
+    def read_config(self, read: Callable[[Mapping[str, Any]], _Settings]) -> _Settings:
+        """The settings of the run, as ``read`` makes them of plain names and numbers."""
+        try:
+            return read(self.about()["config"])
+        except (KeyError, TypeError) as error:
+            path = self.path / "config.json"
+            raise UsageError(f"{path} is damaged, or of another version of clop: {error}") from None
 
     @property
     def summary(self) -> dict[str, Any] | None:

@@ -10,13 +10,13 @@ import torch
 
 from clop import machine
 from clop.errors import UsageError
-from clop.experiments.loop import run_to_end
+from clop.experiments.loop import resumable, run_to_end
 from clop.experiments.run_folder import RunFolder
 from clop.vision import data
 from clop.vision.data import Task
-from clop.vision.methods import Clop
+from clop.vision.methods import Clop, Plan
 from clop.vision.models import num_stages
-from clop.vision.train import Trainer, VisionConfig
+from clop.vision.train import Trainer, VisionConfig, paper_config
 
 KIND = "vision"
 
@@ -97,8 +97,10 @@ def train_classifier(
     if (summary := folder.summary) is not None:
         return summary
     torch.set_num_threads(config.threads)
-    work = VisionWork(config, task, device)
-    run_to_end(work, folder, checkpoint_seconds)
+    with resumable(folder):
+        work = VisionWork(config, task, device)
+        run_to_end(work, folder, checkpoint_seconds)
+        accuracies = work.trainer.result().metrics()
     summary = {
         "task": config.task,
         "method": config.method,
@@ -107,7 +109,7 @@ def train_classifier(
         "scale": scale(config, task),
         "position": _position(config),
         "seed": config.seed,
-        **work.trainer.result().metrics(),
+        **accuracies,
         "images_per_second": round(work.done / work.seconds, 1),
         "seconds": round(work.seconds, 1),
         "peak_memory_gb": machine.peak_memory_gb(),
@@ -134,7 +136,7 @@ def _keep_weights(folder: RunFolder, work: VisionWork) -> None:
 def open_run(path: Path, data_folder: Path | None = None) -> tuple[RunFolder, VisionConfig]:
     """An earlier run and its settings, with the images in another folder if one is named."""
     folder = RunFolder.open(path, KIND)
-    config = VisionConfig.fromdict(folder.config)
+    config = folder.read_config(VisionConfig.fromdict)
     if data_folder is not None:
         config = dataclasses.replace(config, data=str(data_folder))
     return folder, config
@@ -152,17 +154,25 @@ def create_or_open(path: Path, config: VisionConfig) -> RunFolder:
 
 def label(config: VisionConfig) -> str:
     """The methods with those settings that are not the paper's, such as ``clop(alpha=0.3)``."""
+    plan = Plan(config.network, torch.Generator())
     parts = []
     for name, method in config.methods.items():
+        chosen = method.chosen(plan)
         changed = [
             f"{field.name}={value}"
             for field in dataclasses.fields(method)
-            if (value := getattr(method, field.name)) != field.default
+            if (value := getattr(method, field.name)) not in (field.default, chosen.get(field.name, field.default))
         ]
         parts.append(f"{name}({', '.join(changed)})" if changed else name)
     return "+".join(parts) or "plain"
 
 
 def scale(config: VisionConfig, task: Task) -> str:
-    """The size of an experiment, said beside each of its numbers."""
-    return f"{config.network}, {task.scale}, {config.epochs} {'epoch' if config.epochs == 1 else 'epochs'}"
+    """The size of an experiment, said beside each of its numbers, and how it learnt if not as in the paper."""
+    text = f"{config.network}, {task.scale}, {config.epochs} {'epoch' if config.epochs == 1 else 'epochs'}"
+    paper = paper_config(config.task)
+    if config.batch_size != paper.batch_size:
+        text += f", batches of {config.batch_size}"
+    if config.learning_rate != paper.learning_rate:
+        text += f", learning rate {config.learning_rate:g}"
+    return text

@@ -259,6 +259,10 @@ def _columns(pairs: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]
 
 
 def save(figure: "Figure", path: Path) -> None:
+    if (kind := path.suffix.removeprefix(".").lower()) not in figure.canvas.get_supported_filetypes():
+        raise UsageError(
+            f"cannot write a figure as {kind or 'a file without a suffix'!r}; expected such as .png or .svg"
+        )
     write_whole(path, lambda draft: figure.savefig(draft, dpi=150))
 
 

@@ -13,7 +13,13 @@ from clop.report.published import Accuracy, Published, supervised
 from clop.report.tables import markdown
 
 _TEST = "test_accuracy_"
-_AS_IN_THEIR_CODE = "dropout(style=channel)"  # the paper's text says another; its number may be of either
+_AS_IN_THEIR_CODE = "dropout(style=channel)"
+_OF_THE_PAPER = {
+    "dropout": "The paper describes dropout of the dense part, its code drops channels of the last map; the published "
+    "number, which stands beside both, is most likely of channels.",
+    "mixup": "The paper's code mixes the labels of mixup and forgets the images; ours mixes both.",
+}
+"""What to know of published numbers, by method."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,8 @@ def table(task: str, groups: Sequence[Group]) -> str:
         "Accuracy in %, mean ± standard deviation over runs with different seeds. Train is in evaluation mode after "
         "training; running is over the last epoch in training mode, which is what the paper reports."
     )
+    shown = {group.method for group in groups if published and _published(group, published)}
+    note += "".join(f"\n{text}" for method, text in _OF_THE_PAPER.items() if method in shown)
     return f"{markdown(header, rows)}\n\n{note}\n" + "".join(f"{line}\n" for line in _verdicts(groups))
 
 
@@ -118,8 +126,10 @@ def depth_figure(task: str, groups: Sequence[Group], path: Path) -> None:
     groups = _one_scale(groups)
     (test, *_) = groups[0].tests
     metric = f"{_TEST}{test}"
-    deep = {g.position: g.values(metric) for g in groups if g.label == "clop" or _is_only_moved(g)}
-    positions = {position: values for position, values in deep.items() if position is not None}
+    positions: dict[int, list[float]] = {}
+    for group in groups:
+        if group.position is not None and (group.label == "clop" or _is_only_moved(group)):
+            positions.setdefault(group.position, []).extend(group.values(metric))
     if len(positions) < 2:
         raise UsageError("a depth curve needs runs of CLOP at two positions or more, with nothing else changed")
     plain = next((group.values(metric) for group in groups if group.method == "plain"), [])

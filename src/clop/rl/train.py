@@ -18,6 +18,7 @@ from clop.rl.networks import NetworkConfig
 from clop.rl.ppo import Learner, PPOConfig
 from clop.rl.presets import find_preset
 from clop.rl.workers import Workers
+from clop.seeds import check_seed
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         find_game(self.game)
         check_mode(self.mode)
+        check_seed(self.seed)
         if self.steps < 1:
             raise UsageError(f"steps must be at least 1, got {self.steps}")
         if self.processes < 1 or self.ppo.num_envs % self.processes:

@@ -5,6 +5,7 @@ of a batch, and what the network and the loss see of it. The trainer knows no me
 the plain network. Methods compose with ``+``; each place is visited in their order.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -82,6 +83,10 @@ class Method:
     def configure(self, plan: Plan) -> None:
         """Edit the network, once, before it is built."""
 
+    def chosen(self, plan: Plan) -> Mapping[str, object]:
+        """What settings that are not given stand for."""
+        return {}
+
     def augment(self, pixels: Tensor, generator: Generator) -> Tensor:
         """Each training batch as it is stored, (N, C, H, W) bytes, or floats in [0, 1] from a method before."""
         return pixels
@@ -108,6 +113,9 @@ class Clop(Method):
     def __post_init__(self) -> None:
         if self.alpha is not None and not 0 <= self.alpha <= 1:
             raise UsageError(f"clop.alpha is a probability and must lie in [0, 1], got {self.alpha}")
+
+    def chosen(self, plan: Plan) -> Mapping[str, object]:
+        return {"alpha": plan.paper_strength, "position": num_stages(plan.network)}
 
     def configure(self, plan: Plan) -> None:
         layer = CLOP(
@@ -136,13 +144,16 @@ class Dropout(Method):
         if self.p is not None and not 0 <= self.p < 1:
             raise UsageError(f"dropout.p is a probability and must lie in [0, 1), got {self.p}")
 
+    def chosen(self, plan: Plan) -> Mapping[str, float]:
+        return {"p": plan.paper_strength if self.style == "channel" else 0.5}
+
     def configure(self, plan: Plan) -> None:
+        rate = self.chosen(plan)["p"] if self.p is None else self.p
         if self.style == "channel":
-            rate = plan.paper_strength if self.p is None else self.p
             plan.put(plan.stage(None), SampleDropout(rate, plan.generator, whole_channels=True))
         else:
             for place in ("dense1", "dense2"):
-                plan.put(place, SampleDropout(0.5 if self.p is None else self.p, plan.generator))
+                plan.put(place, SampleDropout(rate, plan.generator))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from clop.augment import Flip
 from clop.errors import DivergedError, UsageError
-from clop.seeds import mixed
+from clop.seeds import check_seed, mixed
 from clop.vision.data import Task, recipe
 from clop.vision.methods import METHODS, Batch, Method, Plan
 from clop.vision.models import check_image_size, num_stages
@@ -54,10 +54,11 @@ class VisionConfig:
         for name in ("image_size", "epochs", "batch_size", "threads"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.learning_rate < 0 or self.test_every < 0:
+        if not (0 <= self.learning_rate < math.inf and self.test_every >= 0):
             raise UsageError(
                 f"learning_rate and test_every cannot be negative, got {self.learning_rate} and {self.test_every}"
             )
+        check_seed(self.seed)
 
     @property
     def method(self) -> str:
