@@ -18,7 +18,6 @@ from clop.vision.methods import METHODS
 from clop.vision.train import Trainer, batches, paper_config
 
 METHOD_NAMES = ("plain", "crop", "rotation", "cutout", "random_conv", "clop")
-DATASETS = {"mnist": "mnist-usps", "imagenette": "imagenette"}
 _PIECE = 4  # batches in a turn
 
 

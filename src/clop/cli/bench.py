@@ -251,18 +251,18 @@ def _bench_augment(arguments: argparse.Namespace) -> None:
     names = ("images", "image_size", "network", "passes")
     settings = {name: getattr(arguments, name) for name in names} | {"threads": torch.get_num_threads()}
     watch = Stopwatch("bench augment", settings)
-    chosen = {"mnist": ("small_cnn", 32), "imagenette": (arguments.network, arguments.image_size)}
-    for dataset, name in augment.DATASETS.items():  # a mistake is told before anything is timed
-        paper_config(name, network=chosen[dataset][0], image_size=chosen[dataset][1])
+    configs = {  # all of them, so that a mistake is told before anything is timed
+        "mnist": paper_config("mnist-usps"),
+        "imagenette": paper_config("imagenette", network=arguments.network, image_size=arguments.image_size),
+    }
     tasks = {
-        dataset: data.load(name, arguments.data, chosen[dataset][1], arguments.images)
-        for dataset, name in augment.DATASETS.items()
+        dataset: data.load(config.task, arguments.data, config.image_size, arguments.images)
+        for dataset, config in configs.items()
     }
     rows = []
     for dataset, task in tasks.items():
-        network = chosen[dataset][0]
         with Progress(f"{dataset}, each method", arguments.passes * len(task.train), "images") as progress:
-            rows += augment.run(dataset, task, network, arguments.passes, progress.step)
+            rows += augment.run(dataset, task, configs[dataset].network, arguments.passes, progress.step)
     cells = [
         [
             row.dataset,

@@ -20,7 +20,7 @@ from clop.rl.evaluate import Agent, EvalConfig, Evaluation, evaluate
 from clop.rl.levels import TrainLevels
 from clop.rl.methods.base import Context
 from clop.rl.ppo import build_network
-from clop.rl.train import TrainConfig, build_learner, build_plan
+from clop.rl.train import TrainConfig, build_learner, build_plan, edited_plan
 from clop.rl.workers import Workers
 
 KIND = "agent"
@@ -140,11 +140,7 @@ def train_levels(config: TrainConfig, levels: str) -> TrainLevels:
 
     Levels that a method kept for itself are neither: they were not learnt on, and are not new to the agent.
     """
-    plan = build_plan(config)
-    if levels == "train":
-        with torch.random.fork_rng(devices=[]):
-            methods.compose(dict(config.methods)).configure(plan)
-    return plan.levels
+    return (edited_plan(config) if levels == "train" else build_plan(config)).levels
 
 
 def method_text(config: TrainConfig, agent: Agent) -> str:

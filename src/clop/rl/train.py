@@ -129,12 +129,17 @@ def build_plan(config: TrainConfig) -> Plan:
     return Plan(levels, config.ppo, config.network, torch.Generator(), config.rollout_mode, config.backend)
 
 
-def check_methods(config: TrainConfig) -> None:
-    """A :class:`UsageError` for methods that contradict each other, before a run begins."""
+def edited_plan(config: TrainConfig) -> Plan:
+    """The plan of a run after its methods have edited it, to look at: nothing is built, no random number is used up."""
     plan = build_plan(config)
     with torch.random.fork_rng(devices=[]):
         methods.compose(dict(config.methods)).configure(plan)
-    plan.check()
+    return plan
+
+
+def check_methods(config: TrainConfig) -> None:
+    """A :class:`UsageError` for methods that contradict each other, before a run begins."""
+    edited_plan(config).check()
 
 
 def game_seed(seed: int, stream: int) -> int:
