@@ -1,4 +1,4 @@
-"""Games without a game engine, a small network, and a way to make learners of them."""
+"""Games without a game engine, a small network, a way to make learners of them, and one to watch them."""
 
 from dataclasses import dataclass
 
@@ -111,6 +111,25 @@ def sharpen(learner: Learner, factor: float = 100.0) -> Learner:
     return learner
 
 
+class Watching(Method):
+    """Keeps the minibatches that the forward passes see, and what came out."""
+
+    def __init__(self):
+        self.batches, self.outputs = [], []
+
+    def views(self, model, batch, phase, ctx):
+        self.batches.append(batch)
+        views = super().views(model, batch, phase, ctx)
+        self.outputs.append(views[0][1])
+        return views
+
+    @property
+    def ratios(self):
+        """Of the first pass."""
+        batch, output = self.batches[0], self.outputs[0]
+        return (output.log_prob(batch.actions) - batch.log_probs).exp().detach()
+
+
 @pytest.fixture(name="make_learner")
 def _make_learner():
     return make_learner
@@ -124,3 +143,14 @@ def _noise_games():
 @pytest.fixture(name="sharpen")
 def _sharpen():
     return sharpen
+
+
+@pytest.fixture
+def watching():
+    return Watching()
+
+
+@pytest.fixture
+def vector():
+    """All numbers of some tensors, one after another."""
+    return lambda tensors: torch.cat([tensor.detach().flatten() for tensor in tensors])

@@ -42,10 +42,6 @@ def label(value):
     return value if isinstance(value, str) else None
 
 
-def weights(learner):
-    return torch.cat([parameter.detach().flatten() for parameter in learner.model.parameters()])
-
-
 def with_opinions(learner):
     """The small network starts with heads of zeros, which nothing passes."""
     with torch.no_grad():
@@ -55,7 +51,7 @@ def with_opinions(learner):
 
 
 @pytest.mark.parametrize(("name", "config"), ZERO, ids=label)
-def test_at_zero_strength_a_method_updates_bit_for_bit_like_ppo(make_learner, name, config):
+def test_at_zero_strength_a_method_updates_bit_for_bit_like_ppo(make_learner, name, config, vector):
     small = name != "rad"  # whose layers need a real network
     plain, other = (make_learner(method, small=small) for method in (None, compose({name: config})))
     if small:
@@ -64,18 +60,18 @@ def test_at_zero_strength_a_method_updates_bit_for_bit_like_ppo(make_learner, na
     for _ in range(2):
         metrics = plain.iterate()[0]
         assert metrics.items() <= other.iterate()[0].items()
-        assert torch.equal(weights(other), weights(plain))
+        assert torch.equal(vector(other.model.parameters()), vector(plain.model.parameters()))
     assert torch.equal(other.noise.get_state(), before)  # so a method beside it draws what it would draw alone
 
 
 @pytest.mark.parametrize(("name", "config"), ACTIVE, ids=label)
-def test_at_its_own_strength_it_does_not(make_learner, name, config):
+def test_at_its_own_strength_it_does_not(make_learner, name, config, vector):
     plain, other = (
         with_opinions(make_learner(small=True)),
         with_opinions(make_learner(compose({name: config}), small=True)),
     )
     plain.iterate(), other.iterate()
-    assert not torch.equal(weights(other), weights(plain))
+    assert not torch.equal(vector(other.model.parameters()), vector(plain.model.parameters()))
 
 
 @pytest.mark.parametrize(

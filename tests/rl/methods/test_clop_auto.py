@@ -24,10 +24,6 @@ from clop.rl.workers import Workers
 real_games = pytest.mark.skipif("procgen-mirror" not in installed_backends(), reason="procgen-mirror is not installed")
 
 
-def vector(tensors):
-    return torch.cat([t.detach().flatten() for t in tensors])
-
-
 # ---- the bandit ----------------------------------------------------------------------------------------------------
 
 
@@ -263,7 +259,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(make_learner, noise_games, resumed_as
 
 
 @real_games
-def test_a_resumed_run_goes_on_in_its_real_games():
+def test_a_resumed_run_goes_on_in_its_real_games(vector):
     ppo = PPOConfig(num_envs=2, num_steps=4, epochs=1, minibatches=1)
     settings = {"levels": 6, "ppo": ppo, "methods": {"clop_auto": ClopAuto(levels=2, envs=2, episodes=1)}}
     straight = build_learner(preset_config("leaper", "quick", **settings))
@@ -299,7 +295,7 @@ def test_a_loaded_method_needs_no_games_to_be_evaluated(make_learner):
 # ---- zero and refusals ---------------------------------------------------------------------------------------------
 
 
-def test_with_alpha_zero_alone_it_is_ppo_bit_for_bit(make_learner):
+def test_with_alpha_zero_alone_it_is_ppo_bit_for_bit(make_learner, vector):
     """Nothing to choose: no level is held out and no game is played."""
     settings = {"mode": "train", "num_envs": 2, "num_steps": 2, "minibatches": 2}
     base, method = make_learner(**settings), make_learner(auto(make_games=None, largest=0.0), **settings)

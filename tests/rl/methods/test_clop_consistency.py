@@ -19,10 +19,6 @@ from clop.rl.ppo import PPOConfig
 PHASE = Phase("ppo", "all", 1, 1, 1.0, 0.5, 0.01)
 
 
-def vector(tensors):
-    return torch.cat([t.detach().flatten() for t in tensors])
-
-
 def ready(make_learner, sharpen, config, **settings):
     method = config.build()
     learner = sharpen(make_learner(method, num_envs=2, num_steps=2, **settings))
@@ -103,7 +99,7 @@ def test_the_trunk_runs_once_where_it_can(make_learner, sharpen, slot, passes):
     assert not torch.allclose(permuted.logits, views[0][1].logits, atol=1e-3)
 
 
-def test_the_gradient_goes_through_the_permuted_branch_only(make_learner, sharpen):
+def test_the_gradient_goes_through_the_permuted_branch_only(make_learner, sharpen, vector):
     """Down to the trunk; the clean policy is a target."""
     learner, method, batch = ready(make_learner, sharpen, ClopConsistency(coef=1.0, alpha=0.8))
     model, parameters = learner.model, [p for n, p in learner.model.named_parameters() if "value" not in n]
@@ -145,7 +141,7 @@ def test_a_few_steps_on_the_question_alone_make_the_policies_agree(make_learner,
 
 
 @pytest.mark.parametrize("config", [ClopConsistency(coef=0.0), ClopConsistency(alpha=0.0)], ids=["coef", "alpha"])
-def test_at_zero_strength_it_is_ppo_bit_for_bit(make_learner, config):
+def test_at_zero_strength_it_is_ppo_bit_for_bit(make_learner, config, vector):
     settings = {"num_envs": 2, "num_steps": 2, "minibatches": 2}
     base, method = make_learner(**settings), make_learner(config.build(), **settings)
     for _ in range(2):

@@ -19,10 +19,6 @@ def frames(count, seed=0):
     return torch.randint(0, 256, (count, 64, 64, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
 
 
-def vector(parameters):
-    return torch.cat([p.detach().flatten() for p in parameters])
-
-
 def phases(learner):
     policy, value = learner.method.phases(learner.config, learner.context())
     return policy, value
@@ -63,7 +59,7 @@ def test_the_passes_of_an_update_are_those_of_the_paper(make_learner):
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_phase_leaves_the_other_network_alone(make_learner, which):
+def test_a_phase_leaves_the_other_network_alone(make_learner, which, vector):
     learner = small(make_learner, Daac().build())
     learner.collect()
     phase, groups = phases(learner)[which], learner.model.groups()
@@ -76,7 +72,7 @@ def test_a_phase_leaves_the_other_network_alone(make_learner, which):
     assert all(p.grad is not None for p in groups[ours])
 
 
-def test_the_value_network_is_fitted_every_nth_iteration_from_the_first_on(make_learner):
+def test_the_value_network_is_fitted_every_nth_iteration_from_the_first_on(make_learner, vector):
     learner = small(make_learner, Daac(value_every=4, value_epochs=1).build())
     value, fitted = learner.model.groups()["value"], []
     for k in range(9):

@@ -1,4 +1,4 @@
-"""What holds for every method alike: at zero strength it is its base, and it trains through the command line."""
+"""What holds for every method alike: its name, that at zero strength it is its base, and that it trains."""
 
 from pathlib import Path
 
@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from clop.cli import main
+from clop.errors import UsageError
 from clop.experiments.run_folder import RunFolder, read_checkpoint
 from clop.rl.envs import installed_backends
-from clop.rl.methods import METHODS, compose
+from clop.rl.methods import METHODS, compose, names
+from clop.rl.methods.base import Method
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.clop_auto import ClopAuto
 from clop.rl.methods.clop_consistency import ClopConsistency
@@ -63,8 +65,36 @@ def test_every_method_has_its_page_with_a_formula():
     assert all(page.count("$$") >= 2 for page in pages.values())
 
 
+def test_methods_are_named_one_by_one_or_joined():
+    assert names("ppo") == []
+    assert names("clop") == ["clop"]
+    assert names("dropout+clop") == ["dropout", "clop"]
+    assert names("ppo + clop") == ["clop"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("clpo", "unknown method 'clpo'; did you mean 'clop'?"),
+        ("clop+", "unknown method ''"),
+        ("clop+dropout+clop", "named twice"),
+    ],
+)
+def test_a_name_that_is_none_is_refused(text, message):
+    with pytest.raises(UsageError, match=message.replace("?", r"\?")):
+        names(text)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_config_builds_its_method_and_cannot_be_changed(name):
+    config = METHODS[name]()
+    assert isinstance(config.build(), Method)
+    with pytest.raises(AttributeError):
+        config.rollout_mode = "eval"
+
+
 @pytest.mark.parametrize("name", ZERO)
-def test_at_zero_strength_it_updates_bit_for_bit_like_its_base(make_learner, sharpen, name):
+def test_at_zero_strength_it_updates_bit_for_bit_like_its_base(make_learner, sharpen, vector, name):
     config, base = ZERO[name]
     settings = {"num_envs": 2, "num_steps": 4, "minibatches": 2, "mode": "train"}
     plain = sharpen(make_learner(compose({} if base is None else {"base": base}), **settings))
@@ -72,11 +102,10 @@ def test_at_zero_strength_it_updates_bit_for_bit_like_its_base(make_learner, sha
     for _ in range(2):
         metrics = plain.iterate()[0]
         assert metrics.items() <= method.iterate()[0].items()
-    weights = [torch.cat([p.detach().flatten() for p in learner.model.parameters()]) for learner in (plain, method)]
-    assert torch.equal(*weights)
+    assert torch.equal(vector(plain.model.parameters()), vector(method.model.parameters()))
 
 
-def test_mixed_with_all_the_weight_on_one_it_updates_like_ppo(make_learner, sharpen, monkeypatch):
+def test_mixed_with_all_the_weight_on_one_it_updates_like_ppo(make_learner, sharpen, vector, monkeypatch):
     """Every frame and column goes through the mixing here, beside a partner that counts for nothing."""
     pairs = lambda count, *_: (torch.arange(count), torch.arange(count).flip(0), torch.ones(count))  # noqa: E731
     monkeypatch.setattr("clop.rl.methods.mixreg.draw_pairs", pairs)
@@ -84,7 +113,7 @@ def test_mixed_with_all_the_weight_on_one_it_updates_like_ppo(make_learner, shar
     plain, mixed = (sharpen(make_learner(compose(of), **settings)) for of in ({}, {"mixreg": Mixreg()}))
     for learner in (plain, mixed):
         learner.iterate()
-    weights = [torch.cat([p.detach().flatten() for p in learner.model.parameters()]) for learner in (plain, mixed)]
+    weights = [vector(learner.model.parameters()) for learner in (plain, mixed)]
     torch.testing.assert_close(*weights, atol=1e-6, rtol=1e-5)
 
 

@@ -32,10 +32,6 @@ from clop.rl.rollout import Rollout
 from clop.rl.workers import Workers
 
 
-def vector(parameters):
-    return torch.cat([p.detach().flatten() for p in parameters])
-
-
 def small(make_learner, method, **settings):
     return make_learner(method, **({"num_envs": 2, "num_steps": 2} | settings))
 
@@ -217,7 +213,7 @@ def test_the_classifier_is_linear_or_has_one_hidden_layer():
 # ---- the classifier's step and the policy's term -------------------------------------------------------------------
 
 
-def test_only_its_own_step_moves_the_classifier_and_nothing_else(make_learner, sharpen):
+def test_only_its_own_step_moves_the_classifier_and_nothing_else(make_learner, sharpen, vector):
     """The network receives no gradient from it, and it none from the policy's term."""
     learner, method, phase, batch = ready(make_learner, sharpen)
     network, before = vector(learner.model.parameters()), vector(method.classifier.parameters())
@@ -244,7 +240,7 @@ def test_a_classifier_that_is_not_frozen_would_collect_the_policys_gradient(make
     assert any(p.grad is not None for p in method.classifier.parameters())
 
 
-def test_the_value_phase_knows_no_classifier(make_learner, sharpen):
+def test_the_value_phase_knows_no_classifier(make_learner, sharpen, vector):
     learner, method, _, batch = ready(make_learner, sharpen)
     value = method.phases(learner.config, learner.context())[1]
     before = vector(method.classifier.parameters())
@@ -254,7 +250,7 @@ def test_the_value_phase_knows_no_classifier(make_learner, sharpen):
     assert torch.equal(vector(method.classifier.parameters()), before)
 
 
-def test_the_step_is_adams_on_the_cross_entropy_of_the_whole_minibatch(make_learner, sharpen):
+def test_the_step_is_adams_on_the_cross_entropy_of_the_whole_minibatch(make_learner, sharpen, vector):
     """By hand from features; the same in one micro-batch or in three of unequal size."""
     learner, method, phase, batch = ready(make_learner, sharpen)
     with torch.no_grad():
@@ -274,7 +270,7 @@ def test_the_step_is_adams_on_the_cross_entropy_of_the_whole_minibatch(make_lear
     assert method.logs["order_accuracy"].item() == pytest.approx(right)
 
 
-def test_the_policys_term_goes_through_the_updated_classifier_and_both_frames(make_learner, sharpen):
+def test_the_policys_term_goes_through_the_updated_classifier_and_both_frames(make_learner, sharpen, vector):
     learner, method, phase, batch = ready(make_learner, sharpen, Idaac(order_coef=0.1, advantage_coef=0.0, hidden=0))
     model, ctx = learner.model, learner.context()
     before = [p.clone() for p in method.classifier.parameters()]
@@ -341,7 +337,7 @@ def test_the_classifier_learns_to_tell_the_order_and_says_how_well(make_learner,
 # ---- zero, state, combinations -------------------------------------------------------------------------------------
 
 
-def test_without_the_adversary_it_is_daac_bit_for_bit(make_learner):
+def test_without_the_adversary_it_is_daac_bit_for_bit(make_learner, vector):
     settings = {"num_envs": 2, "num_steps": 2, "minibatches": 2}
     base = make_learner(Daac(value_epochs=2, advantage_coef=0.05).build(), **settings)
     method = make_learner(Idaac(order_coef=0.0, value_epochs=2, value_every=1).build(), **settings)
@@ -351,7 +347,7 @@ def test_without_the_adversary_it_is_daac_bit_for_bit(make_learner):
     assert torch.equal(base.noise.get_state(), method.noise.get_state())
 
 
-def test_with_it_the_policy_differs_and_the_value_network_starts_alike(make_learner):
+def test_with_it_the_policy_differs_and_the_value_network_starts_alike(make_learner, vector):
     base = small(make_learner, Daac(value_epochs=1, advantage_coef=0.05).build())
     method = small(make_learner, Idaac(order_coef=0.1, value_epochs=1, hidden=0).build())
     assert torch.equal(vector(base.model.parameters()), vector(method.model.parameters()))
@@ -360,7 +356,7 @@ def test_with_it_the_policy_differs_and_the_value_network_starts_alike(make_lear
     assert torch.equal(base.model.value_neck.dense.weight, method.model.value_neck.dense.weight)
 
 
-def test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight):
+def test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight, vector):
     """Classifier and optimiser are part of the state."""
     straight, resumed = resumed_as_straight(lambda: Idaac(value_epochs=1, value_every=2, hidden=0).build(), num_steps=2)
     one, other = (learner.method.methods["method"] for learner in (straight, resumed))
@@ -369,7 +365,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight):
 
 
 @pytest.mark.parametrize("part", ["classifier", "optimiser"])
-def test_a_run_that_forgets_a_part_of_it_differs(make_learner, part):
+def test_a_run_that_forgets_a_part_of_it_differs(make_learner, part, vector):
     """The control of the test above."""
     config = Idaac(value_epochs=1, order_coef=1.0, hidden=0)
     straight = small(make_learner, config.build())

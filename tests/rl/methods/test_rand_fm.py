@@ -25,10 +25,6 @@ def frames(count, seed=0):
     return torch.randint(0, 256, (count, 64, 64, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
 
 
-def vector(tensors):
-    return torch.cat([t.detach().flatten() for t in tensors])
-
-
 def logits(*probabilities):
     return torch.tensor([probabilities]).log()
 
@@ -131,7 +127,7 @@ def test_feature_matching_by_hand_with_a_target_that_receives_no_gradient():
 
 
 @pytest.mark.parametrize("on", [True, False])
-def test_the_gradient_of_the_term_goes_through_filtered_frames_only(make_learner, on):
+def test_the_gradient_of_the_term_goes_through_filtered_frames_only(make_learner, on, vector):
     """In clean iterations too, where the pass of PPO is the target. Fails when a clean branch receives gradient."""
     method = RandFm(beta=1.0).build()
     learner = make_learner(method)
@@ -233,7 +229,7 @@ def test_a_score_says_how_it_was_evaluated():
 # ---- zero, state, refusals -----------------------------------------------------------------------------------------
 
 
-def test_always_clean_and_without_the_term_it_is_ppo_bit_for_bit(make_learner):
+def test_always_clean_and_without_the_term_it_is_ppo_bit_for_bit(make_learner, vector):
     settings = {"mode": "train", "num_envs": 2, "minibatches": 2}
     base, method = make_learner(**settings), make_learner(RandFm(beta=0.0, clean=1.0).build(), **settings)
     for _ in range(2):

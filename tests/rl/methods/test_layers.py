@@ -1,4 +1,4 @@
-"""The methods: where each goes in the network, and what it does there."""
+"""Methods that are layers, CLOP, dropout and batch norm: where each goes in the network, and what it does there."""
 
 import pytest
 import torch
@@ -9,8 +9,8 @@ from clop import CLOP
 from clop.errors import UsageError
 from clop.rl.games import GAMES
 from clop.rl.levels import TrainLevels
-from clop.rl.methods import METHODS, compose, names
-from clop.rl.methods.base import Compose, Method, Plan
+from clop.rl.methods import compose
+from clop.rl.methods.base import Plan
 from clop.rl.methods.batch_norm import BatchNorm
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.dropout import Dropout, SampleDropout, SharedMask
@@ -38,54 +38,6 @@ def frames(count, seed=0):
 
 def layers(network, kind):
     return [name for name, module in network.named_modules() if isinstance(module, kind)]
-
-
-# ---- names ---------------------------------------------------------------------------------------------------------
-
-
-def test_methods_are_named_one_by_one_or_joined():
-    assert names("ppo") == []
-    assert names("clop") == ["clop"]
-    assert names("dropout+clop") == ["dropout", "clop"]
-    assert names("ppo + clop") == ["clop"]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("clpo", "unknown method 'clpo'; did you mean 'clop'?"),
-        ("clop+", "unknown method ''"),
-        ("clop+dropout+clop", "named twice"),
-    ],
-)
-def test_a_name_that_is_none_is_refused(text, message):
-    with pytest.raises(UsageError, match=message.replace("?", r"\?")):
-        names(text)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_config_builds_its_method_and_cannot_be_changed(name):
-    config = METHODS[name]()
-    assert isinstance(config.build(), Method)
-    with pytest.raises(AttributeError):
-        config.rollout_mode = "eval"
-
-
-def test_methods_are_composed_in_the_order_they_are_named():
-    method = compose({name: METHODS[name]() for name in names("dropout+clop")})
-    assert isinstance(method, Compose)
-    made = plan()
-    method.configure(made)
-    assert [type(module) for module in made.slots["actor_in"]] == [SampleDropout, CLOP]
-
-
-def test_two_methods_cannot_both_replace_a_part_of_the_network():
-    made = plan()
-    made.put("neck", nn.Identity())
-    with pytest.raises(UsageError, match="two methods want to fill the network's neck"):
-        made.put("neck", nn.Identity())
-    made.put("actor_in", nn.Identity())
-    made.put("actor_in", nn.Identity())
 
 
 # ---- CLOP ----------------------------------------------------------------------------------------------------------
@@ -385,3 +337,41 @@ def test_batch_norm_may_go_by_the_frames_at_hand_in_evaluation_too():
 def test_batch_norm_keeps_the_rest_of_the_network():
     made = plan(BatchNorm("block"), topology="split", width=2)
     assert made.network == NetworkConfig(topology="split", width=2, norm="block")
+
+
+# ---- at zero strength -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "network", [NetworkConfig(), NetworkConfig(topology="split", norm="block")], ids=["plain", "authors"]
+)
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"clop": Clop(alpha=0.0)},
+        {"clop": Clop(alpha=0.0, critic="independent")},
+        {"clop": Clop(alpha=0.0, slot="block2")},
+        {"dropout": Dropout(p=0.0)},
+        {"dropout": Dropout(p=0.0, style="coinrun")},
+        {"dropout": Dropout(p=0.0), "clop": Clop(alpha=0.0)},
+    ],
+    ids=["clop", "clop for both", "clop at block2", "dropout", "coinrun dropout", "dropout+clop"],
+)
+def test_a_method_at_strength_zero_is_its_base_bit_for_bit(make_learner, configs, network, vector):
+    """Fails when a layer draws although it does nothing, or moves a weight by a rounding."""
+    settings = {"network": network, "mode": "train", "num_envs": 2, "minibatches": 2}
+    base, method = make_learner(**settings), make_learner(compose(configs), **settings)
+    for _ in range(2):
+        assert base.iterate()[0] == method.iterate()[0]
+    assert torch.equal(vector(base.model.parameters()), vector(method.model.parameters()))
+    for name in ("noise", "dice", "shuffle"):
+        assert torch.equal(getattr(base, name).get_state(), getattr(method, name).get_state())
+
+
+@pytest.mark.parametrize(
+    "configs", [{"clop": Clop(alpha=0.5)}, {"dropout": Dropout(p=0.2)}, {"dropout": Dropout(p=0.2, style="coinrun")}]
+)
+def test_at_another_strength_it_is_not(make_learner, configs, vector):
+    base, method = make_learner(mode="train"), make_learner(compose(configs), mode="train")
+    base.iterate(), method.iterate()
+    assert not torch.equal(vector(base.model.parameters()), vector(method.model.parameters()))
