@@ -5,9 +5,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from PIL import Image
 
-from clop import demo_agent
+from clop import demo_agent, doctor
 from clop.cli import main
 from clop.errors import UsageError
 from clop.experiments.record import RunRecord
@@ -74,6 +75,18 @@ def test_doctor_says_what_works_and_what_to_install(capsys, monkeypatch):
     assert main(["doctor"]) == 0
     missing = [line for line in capsys.readouterr().out.splitlines() if line.startswith("missing")]
     assert any('pip install "clop[vision]"' in line for line in missing)
+
+
+def test_doctor_notices_a_kernel_that_changes_values(monkeypatch):
+    """Fails when only the sum is looked at, which a mean in every place keeps."""
+    monkeypatch.setattr(doctor, "clop", lambda x, alpha: torch.full_like(x, x.mean().item()))
+    (layer,) = (part for part in doctor.examine() if part.name == "layer")
+    assert not layer.works
+
+
+def test_a_seed_that_torch_does_not_take_is_told(tmp_path, capsys):
+    assert main(["picture", "--out", str(tmp_path / "a.png"), "--seed", "-1"]) == 2
+    assert capsys.readouterr().err == "clop: seed must be at least 0 and below 2^63, got -1\n"
 
 
 def test_the_module_runs_as_the_command():

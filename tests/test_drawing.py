@@ -235,8 +235,8 @@ def distances(permutations: torch.Tensor, size: tuple[int, ...]) -> np.ndarray:
         (1.0, "raster", 0.227, 0.377, 0.164, 1.71, 8.4, 0.75),
     ],
 )
-def test_statistics_on_8x8_are_those_of_the_specification(alpha, variant, unmoved, near, far, mean, furthest, corner):
-    """Specification §2.5, made by other code. The rows of the three variants differ by more than the tolerances."""
+def test_statistics_on_8x8_are_those_that_other_code_found(alpha, variant, unmoved, near, far, mean, furthest, corner):
+    """Found with plain Python, written from the paper alone. The three variants differ by more than the tolerances."""
     drawn = draws((8, 8), alpha, variant=variant)
     moved = distances(drawn, (8, 8))
     fractions = [np.mean(moved == 0), np.mean(moved == 1), np.mean(moved >= 3)]

@@ -32,7 +32,7 @@ def insert(model: Model, alpha: float, *, after: str | None = None, example: Ten
         model: The network, changed in place.
         alpha: Probability that a visited position swaps.
         after: Name of a submodule, as in ``model.named_modules()``; trusted if there is no example.
-        example: A batch such as the model takes. If neither this nor ``after`` is given, random images of a few usual
+        example: A batch such as the model takes. If neither this nor ``after`` is given, black images of a few usual
             sizes are tried.
 
     Returns:

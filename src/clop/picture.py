@@ -11,6 +11,7 @@ from torch import Tensor
 from clop.errors import UsageError
 from clop.files import write_whole
 from clop.functional import clop
+from clop.seeds import check_seed
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -32,6 +33,7 @@ def picture(image: Tensor, alpha: float = 0.5, seed: int = 0) -> "Image":
         alpha: The alpha of the second row.
         seed: Of every permutation.
     """
+    check_seed(seed)
 
     def swapped(alpha: float, local: bool = True, channel_consistent: bool = True) -> Tensor:
         generator = torch.Generator().manual_seed(seed)

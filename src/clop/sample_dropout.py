@@ -20,7 +20,7 @@ class SampleDropout(nn.Module):
             return x
         shape = (*x.shape[:2], *(1 for _ in x.shape[2:])) if self.whole_channels else x.shape
         kept = torch.empty(shape).bernoulli_(1 - self.p, generator=self.generator).mul_(1 / (1 - self.p))
-        return x * kept.to(x.device)
+        return x * kept.to(x.device, non_blocking=True)
 
     def extra_repr(self) -> str:
         return f"p={self.p:g}"

@@ -1,5 +1,6 @@
 """Tasks: what is trained and tested on, from files in their usual formats."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ from clop.errors import UsageError
 from clop.vision import data, formats, sets
 from clop.vision.data import TASKS
 
-REAL = Path(__file__).parents[3] / "shared" / "data"  # a folder with real files beside the checkout, if there is one
-real = pytest.mark.skipif(not REAL.is_dir(), reason="no real data sets here")
+REAL = Path(os.environ.get("CLOP_TEST_DATA", "no real data sets"))
+real = pytest.mark.skipif(not REAL.is_dir(), reason="CLOP_TEST_DATA names no folder with real data sets")
 
 
 # ---- digits ----------------------------------------------------------------------------------------------------------

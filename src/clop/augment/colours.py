@@ -27,7 +27,8 @@ class Grayscale(Augmentation):
             return images
         is_bytes = images.dtype == torch.uint8
         floats = images.float() if is_bytes else images
-        gray = torch.tensordot(floats, floats.new_tensor(_LUMA), ([1], [0]))  # (N, H, W)
+        red, green, blue = floats.unbind(1)
+        gray = (red * _LUMA[0]).add_(green, alpha=_LUMA[1]).add_(blue, alpha=_LUMA[2])  # (N, H, W)
         gray = gray.round_().to(torch.uint8) if is_bytes else gray
         result = torch.empty_like(images)
         for channel in result.unbind(1):  # faster than one copy to all

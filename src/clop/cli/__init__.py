@@ -11,7 +11,7 @@ from typing import NoReturn
 import clop
 from clop.cli.agents import add_evaluate, add_plot, add_watch
 from clop.cli.bench import add_bench
-from clop.cli.flags import positive
+from clop.cli.flags import integer, positive
 from clop.cli.methods import add_methods
 from clop.cli.train import add_train
 from clop.cli.vision import add_vision
@@ -34,9 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has left, as `| head` does
         sys.stderr.close()
     except OSError as error:
-        if error.filename is None:
-            raise
-        print(f"clop: {error.filename2 or error.filename}: {error.strerror}", file=sys.stderr)
+        where = f"{error.filename2 or error.filename}: " if error.filename is not None else ""
+        print(f"clop: {where}{error.strerror or error}", file=sys.stderr)
         return 2
     return 0
 
@@ -95,7 +94,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     picture.add_argument(
         "--alpha", type=_probability, default=0.5, help="alpha of the second row (default: %(default)s)"
     )
-    picture.add_argument("--seed", type=int, default=0, help="seed of the permutations (default: %(default)s)")
+    picture.add_argument("--seed", type=integer, default=0, help="seed of the permutations (default: %(default)s)")
     picture.set_defaults(run=_picture)
 
     add_bench(commands, _Parser)
@@ -110,7 +109,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     demo.add_argument("--out", type=Path, default=Path("demo"), help="folder to write (default: %(default)s)")
     demo.add_argument("--epochs", type=positive, default=15, help="on the digits (default: %(default)s)")
     demo.add_argument("--steps", type=positive, default=30_000, help="of the agent (default: %(default)s)")
-    demo.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    demo.add_argument("--seed", type=integer, default=0, help="default: %(default)s")
     demo.set_defaults(run=_demo)
 
     if "train" in words[:1]:

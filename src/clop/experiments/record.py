@@ -26,7 +26,7 @@ class RunRecord:
     """All that decides the numbers, the seed included."""
     metrics: dict[str, Any]
     ended: str
-    """``complete``, ``interrupted`` or ``failed: …``."""
+    """``complete``; a run that has not ended leaves no record but its folder."""
     command: str
     commit: str | None
     """The commit of the code, with ``-dirty`` if it was changed; None outside a checkout."""
@@ -59,12 +59,12 @@ class Stopwatch:
         self._started = datetime.now(UTC)
         self._clock = time.monotonic()
 
-    def record(self, metrics: dict[str, Any], ended: str = "complete") -> RunRecord:
+    def record(self, metrics: dict[str, Any]) -> RunRecord:
         return RunRecord(
             kind=self.kind,
             config=self.config,
             metrics=metrics,
-            ended=ended,
+            ended="complete",
             command=command_line(),
             commit=commit(),
             started=self._started.isoformat(timespec="seconds"),
@@ -81,19 +81,14 @@ def command_line() -> str:
 
 def commit() -> str | None:
     """The commit this package runs from, None if it is not in a checkout."""
-    here = Path(__file__).parent
     try:
-        revision = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True, timeout=10
-        ).stdout.strip()
-        changed = subprocess.run(
-            ["git", "status", "--porcelain", "--untracked-files=no"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        ).stdout.strip()
+        _git("ls-files", "--error-unmatch", Path(__file__).name)  # an installed copy may lie in somebody's repository
+        revision, changed = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError):
         return None
     return f"{revision}-dirty" if changed else revision
+
+
+def _git(*words: str) -> str:
+    asked = {"cwd": Path(__file__).parent, "capture_output": True, "text": True, "check": True, "timeout": 10}
+    return subprocess.run(["git", *words], **asked).stdout.strip()  # type: ignore[call-overload]

@@ -10,6 +10,7 @@
 import json
 import os
 import pickle
+import shutil
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
@@ -130,7 +131,10 @@ class RunFolder:
             ) from error
         link = folder / ".last.pt"
         link.unlink(missing_ok=True)
-        os.link(path, link)
+        try:
+            os.link(path, link)
+        except OSError:  # some file systems know no links
+            shutil.copyfile(path, link)
         link.replace(folder / "last.pt")
         for old in self._saved()[_KEPT:]:
             old.unlink()

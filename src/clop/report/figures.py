@@ -211,6 +211,8 @@ def _panels(curves: Sequence[Curve], anchors: Mapping[str, tuple[int, float]]) -
             axes.set_xlabel("env steps", fontsize=8)
             axes.tick_params(labelbottom=True)
     key = f"grey: {first.name}{_ends(first, '; ')}; triangles and circles: train and test levels, at the end"
+    if anchors:
+        key += "; crosses: " + ", ".join(f"{name}: {value:g}" for name, (_, value) in anchors.items())
     figure.supxlabel(f"{key}\n{_notes(curves, 170)}".rstrip(), fontsize=7)
     return figure
 

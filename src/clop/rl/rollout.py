@@ -77,15 +77,9 @@ class Rollout:
     and the critic said of it, and the reward and end that the action led to.
     """
 
-    def __init__(
-        self,
-        steps: int,
-        envs: int,
-        frames: Literal["bytes", "floats"] = "bytes",
-        device: torch.device | str = "cpu",
-    ) -> None:
+    def __init__(self, steps: int, envs: int, frames: Literal["bytes", "floats"] = "bytes") -> None:
         def column(dtype: torch.dtype, *shape: int) -> Tensor:
-            return torch.zeros(steps, envs, *shape, dtype=dtype, device=device)
+            return torch.zeros(steps, envs, *shape, dtype=dtype)
 
         self.steps, self.envs = steps, envs
         self.obs = column(torch.uint8, 64, 64, 3) if frames == "bytes" else column(torch.float32, 3, 64, 64)

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
@@ -19,6 +18,7 @@ from clop.composition import split_names
 from clop.errors import UsageError
 from clop.layer import CLOP
 from clop.sample_dropout import SampleDropout
+from clop.seeds import numpy_generator
 from clop.vision.models import Classifier, build, num_stages
 
 
@@ -178,9 +178,7 @@ class Mixup(Method):
     def mix(self, batch: Batch, generator: Generator) -> Batch:
         if self.beta == 0:
             return batch
-        # torch draws from a Beta law with its global generator only, hence numpy's with a seed from ours.
-        seed = int(torch.randint(2**62, (), generator=generator))
-        weight = float(np.random.default_rng(seed).beta(self.beta, self.beta))
+        weight = float(numpy_generator(generator).beta(self.beta, self.beta))
         partners = torch.randperm(len(batch.labels), generator=generator).to(batch.labels.device)
         mixed = torch.lerp(batch.images[partners], batch.images, weight)
         return Batch(mixed, batch.labels, batch.labels[partners], weight)

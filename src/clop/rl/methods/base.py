@@ -113,10 +113,6 @@ class Context:
     workers: Workers = field(default_factory=Workers)
     """A method that trains something of its own averages its gradients over them."""
 
-    @property
-    def fraction_done(self) -> float:
-        return self.env_steps / self.total_steps
-
 
 @contextmanager
 def in_mode(model: nn.Module, training: bool) -> Iterator[None]:

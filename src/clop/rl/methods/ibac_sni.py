@@ -66,7 +66,8 @@ class IbacSniMethod(Method):
         if lam == 1 or still.logits is None:
             return [(1.0, still)]
         mean, sigma = still.aux["mean"], still.aux["sigma"]
-        noise = torch.randn(self.config.samples, *mean.shape, generator=ctx.generator).to(mean.device)
+        noise = torch.randn(self.config.samples, *mean.shape, generator=ctx.generator)
+        noise = noise.to(mean.device, non_blocking=True)
         noisy = mixture(model.policy_head(F.relu(torch.addcmul(mean, sigma, noise))), still)
         return [(lam, still), (1 - lam, noisy)] if lam > 0 else [(1.0, noisy)]
 

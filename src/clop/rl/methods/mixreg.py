@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -11,6 +10,7 @@ from clop.errors import UsageError
 from clop.rl.methods.base import Context, Method, Plan
 from clop.rl.networks import as_input
 from clop.rl.rollout import Minibatch
+from clop.seeds import numpy_generator
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,7 @@ def draw_pairs(count: int, beta: float, generator: Generator) -> tuple[Tensor, T
 
     Every place has one partner; the one that weighs less may be heavier elsewhere, or nowhere.
     """
-    # torch draws from a Beta law with its global generator only, hence numpy's with a seed from ours.
-    seed = int(torch.randint(2**62, (), generator=generator))
-    weight = torch.from_numpy(np.random.default_rng(seed).beta(beta, beta, count))
+    weight = torch.from_numpy(numpy_generator(generator).beta(beta, beta, count))
     return order_pairs(weight.to(torch.float32), torch.randperm(count, generator=generator))
 
 
