@@ -19,15 +19,15 @@ def run(out: Path, steps: int, seed: int, episodes: int = 100) -> str:
     What is there already is not made again, so an interrupted demo goes on.
     """
     folder, video = out / GAME, out / f"{GAME}.mp4"
-    counted = ("--eval-episodes", str(episodes))
     if not folder.exists():
-        asked = ("--steps", str(steps), "--test-every", str(max(1, steps // 3)), "--seed", str(seed), *counted)
-        _clop("train", GAME, "--method", "clop", "--preset", "quick", *asked, "--out", str(folder))
+        asked = {"steps": steps, "test-every": max(1, steps // 3), "seed": seed, "eval-episodes": episodes}
+        flags = [word for name, value in asked.items() for word in (f"--{name}", str(value))]
+        _clop("train", GAME, "--method", "clop", "--preset", "quick", *flags, "--out", str(folder))
     run = RunFolder.open(folder, "agent")
     if (run.config["steps"], run.config["seed"]) != (steps, seed):
         raise UsageError(f"{folder} is a run with other settings; name another folder with --out")
     if run.summary is None:
-        _clop("train", "--resume", str(folder), *counted)
+        _clop("train", "--resume", str(folder))
     summary = run.summary
     assert summary is not None, "a run that ended well has a summary"
     plot_runs([folder], out / f"{GAME}.png")

@@ -18,6 +18,7 @@ from clop.cli import main
 from clop.errors import UsageError
 from clop.experiments import agents
 from clop.experiments.run_folder import RunFolder, read_checkpoint
+from clop.rl.envs import installed_backends
 from clop.rl.ppo import DivergedError, Learner
 
 TINY = ["--ppo.num-envs", "4", "--ppo.num-steps", "8", "--ppo.minibatches", "2", "--ppo.epochs", "1", "--levels", "5"]
@@ -41,11 +42,13 @@ def train(out, *more):
 
 @pytest.fixture
 def same(assert_same_state):
-    """Whether two states are the same to the bit; times are not part of that."""
+    """Whether two states are the same to the bit; what they cost is not part of that."""
 
     def check(one, other):
         assert one.keys() == other.keys()
-        assert_same_state(*({key: state[key] for key in state if key != "seconds"} for state in (one, other)))
+        assert_same_state(
+            *({key: state[key] for key in state.keys() - {"seconds", "memory_gb"}} for state in (one, other))
+        )
 
     return check
 
@@ -67,7 +70,7 @@ def test_a_run_killed_at_a_random_moment_and_resumed_is_the_same_run(same, proce
     process.wait()
     done = json.loads((killed / "metrics.jsonl").read_text().splitlines()[0])["iteration"]
     assert done >= 1
-    assert main(["train", "--resume", str(killed), "--checkpoint-minutes", "0", "--eval-episodes", "2"]) == 0
+    assert main(["train", "--resume", str(killed), "--checkpoint-minutes", "0"]) == 0
     assert (killed / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
     same(read_checkpoint(checkpoints / "last.pt"), read_checkpoint(tmp_path / "whole" / "checkpoints" / "last.pt"))
 
@@ -84,9 +87,9 @@ def test_the_death_of_another_process_is_told_and_the_run_can_go_on(tmp_path):
     os.kill(int(children.split()[0]), signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert errors.splitlines()[-1] == (
-        f"clop: another process of the run has died; go on with: clop train --resume {out}"
-    )
+    last = errors.splitlines()[-1]
+    assert last.startswith("clop: another process of the run seems to have died (")
+    assert last.endswith(f"); go on with: clop train --resume {out}")
     assert read_checkpoint(out / "checkpoints" / "last.pt")["iteration"] >= 1
 
 
@@ -163,7 +166,7 @@ def test_a_full_disk_is_told_and_the_run_can_go_on(tmp_path, capsys, monkeypatch
     assert {path.name for path in (out / "checkpoints").iterdir()} == {
         *("last.pt", "step-000000000032.pt", "step-000000000064.pt")
     }
-    assert main(["train", "--resume", str(out), "--checkpoint-minutes", "0", "--eval-episodes", "2"]) == 0
+    assert main(["train", "--resume", str(out), "--checkpoint-minutes", "0"]) == 0
     assert (out / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
@@ -186,8 +189,60 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again_and_logs_nothing_
     metrics = (out / "metrics.jsonl").read_text()
     shutil.rmtree(out / "checkpoints")
     (out / "checkpoints").mkdir()
-    assert main(["train", "--resume", str(out), "--eval-episodes", "2"]) == 0
+    (out / "summary.json").unlink()
+    assert main(["train", "--resume", str(out)]) == 0
     assert (out / "metrics.jsonl").read_text() == metrics
+
+
+def test_a_run_that_is_complete_is_left_as_it_is(tmp_path, capsys, monkeypatch):
+    """Fails when its evaluations are played again, or its summary is written anew with what only looking cost."""
+    out = tmp_path / "run"
+    assert main(train(out, "--processes", "1")) == 0
+    told = capsys.readouterr().out.partition("; the run is")[0]
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    monkeypatch.setattr(agents, "evaluate", Mock(side_effect=AssertionError))
+    assert main(["train", "--resume", str(out)]) == 0
+    assert capsys.readouterr().out == f"the run is complete: {told}; it is in {out}\n"
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+
+
+def test_what_a_run_cost_is_added_up_over_its_parts(tmp_path, monkeypatch):
+    """The seconds of all of them and the largest memory; fails when a resumed run tells that of its last part."""
+    out, iterate, peaks = tmp_path / "run", Learner.iterate, iter([3.0] * 2 + [1.0] * 10)
+    monkeypatch.setattr(agents.machine, "peak_memory_gb", lambda: next(peaks))
+
+    def interrupted(self):
+        if self.iteration == 2:
+            raise KeyboardInterrupt
+        return iterate(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "iterate", interrupted)
+        assert main(train(out, "--processes", "1")) == 2
+    seconds = read_checkpoint(out / "checkpoints" / "last.pt")["seconds"]
+    assert main(["train", "--resume", str(out)]) == 0
+    summary = RunFolder(out).summary
+    assert summary["peak_memory_gb"] == 3.0
+    assert summary["seconds"] >= round(seconds, 1)
+    assert summary["test"]["episodes"] == 2  # as was asked when the run began
+
+
+@pytest.mark.skipif("envpool" not in installed_backends(), reason="envpool is not installed")
+def test_a_run_on_envpool_trains_and_goes_on_with_new_episodes(tmp_path, capsys, monkeypatch):
+    """Fails when the loop asks for what these games cannot give: their state."""
+    out, iterate = tmp_path / "run", Learner.iterate
+
+    def interrupted(self):
+        if self.iteration == 2:
+            raise KeyboardInterrupt
+        return iterate(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "iterate", interrupted)
+        assert main(train(out, "--processes", "1", "--backend", "envpool")) == 2
+    assert main(["train", "--resume", str(out)]) == 0
+    assert "envpool cannot save running games: episodes start anew" in capsys.readouterr().err
+    assert [row["iteration"] for row in RunFolder(out).metrics()] == [1, 2, 3, 4, 5, 6]
 
 
 def test_tests_while_training_are_logged_and_shown_and_change_nothing(same, tmp_path, capsys):
@@ -258,6 +313,14 @@ def test_a_folder_that_holds_something_is_refused(tmp_path, capsys):
         (["--resume", "x", "--ppo.epochs", "5"], "leave out --ppo.epochs with --resume"),
         (["bigfish", "--device", "cudaa"], "--device: expected cpu"),
         (["bigfish", "--seed", "-1"], "seed must be at least 0"),
+        (["bigfish", "--env-name", "leaper"], "one game at a time: got bigfish and --env-name leaper"),
+        (["bigfish", "--test-every", "-5"], "test_every must not be negative, got -5"),
+        (["bigfish", "--eval-episodes", "0"], "expected an integer of at least 1, got '0'"),
+        (["bigfish", "--levels", "-5"], "levels must lie in [0, "),
+        (["bigfish", "--mode", "hard", "--levels", "600"], "clop-v1 tests hard mode on levels 500 to 1499"),
+        (["bigfish", "--ppo.num-steps", "2", "--processes", "32"], "does not divide the 2 transitions of one process"),
+        (["--resume", "x", "--processes", "2"], "leave out --processes with --resume"),
+        (["--resume", "x", "--eval-episodes", "2"], "leave out --eval-episodes with --resume"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_written(arguments, sentence, tmp_path, monkeypatch, capsys):
@@ -269,7 +332,8 @@ def test_mistakes_are_told_before_anything_is_written(arguments, sentence, tmp_p
 
 def _summary():
     side = {"mean": 0.0, "episodes": 0, "protocol": "clop-v1"}
-    return {"env_steps": 0, "train": side, "test": side}
+    about = {"game": "bigfish", "method": "ppo", "notes": {}, "preset": "quick", "env_steps": 0}
+    return about | {"train": side, "test": side}
 
 
 def test_a_trained_agent_is_evaluated_and_watched(tmp_path, capsys):
@@ -301,7 +365,6 @@ def test_aliases_and_underscores_are_understood(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr("clop.experiments.agents.train_agent", lambda config, *_: asked.append(config) or Mock())
     monkeypatch.setattr("clop.experiments.agents.summarise", lambda *_: _summary())
-    monkeypatch.setattr("clop.experiments.agents.method_text", lambda *_: "ppo")
     words = "train --env_name=bigfish --num_levels 7 --distribution-mode hard --total-timesteps 1_000 --out"
     assert main([*words.split(), str(tmp_path / "run")]) == 0
     config = asked[0]

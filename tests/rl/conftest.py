@@ -8,9 +8,10 @@ import torch
 from torch import nn
 
 from clop.rl.envs import Episodes, Frames, Step
+from clop.rl.games import NUM_ACTIONS
 from clop.rl.levels import TrainLevels
 from clop.rl.methods.base import Method, Plan
-from clop.rl.networks import ACTIONS, NetworkConfig, Output, as_input
+from clop.rl.networks import NetworkConfig, Output, as_input
 from clop.rl.ppo import Learner, PPOConfig
 
 
@@ -66,7 +67,7 @@ class SmallNetwork(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.dense = nn.Linear(3 * 8 * 8, 64)
-        self.policy_head, self.value_head = nn.Linear(64, ACTIONS), nn.Linear(64, 1)
+        self.policy_head, self.value_head = nn.Linear(64, NUM_ACTIONS), nn.Linear(64, 1)
         for head in (self.policy_head, self.value_head):
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)

@@ -280,12 +280,16 @@ def test_states_of_other_or_damaged_games_are_refused_and_harm_nothing():
 
 
 @needs("envpool")
-def test_envpool_says_that_it_cannot_save():
-    with (
-        make(backend="envpool") as games,
-        pytest.raises(UsageError, match="a run that resumes exactly needs procgen-mirror"),
-    ):
-        games.state()
+def test_games_of_envpool_cannot_be_saved_and_start_anew():
+    with make(backend="envpool") as games:
+        assert not games.can_save
+        play(games, draw_actions(5, games.num_envs))
+        state = games.state()
+        with make(backend="envpool") as fresh:
+            fresh.restore(state)
+            assert not fresh.observe().episode_steps.any()
+            with pytest.raises(UsageError, match="the saved games have game='leaper', but here it is 'bigfish'"):
+                fresh.restore({**state, "game": "leaper"})
 
 
 @needs(*BACKENDS)

@@ -5,6 +5,7 @@ import io
 import json
 import math
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -144,7 +145,7 @@ def test_the_peers_count_as_their_code_does(fake_games, monkeypatch):
     monkeypatch.setattr(
         module, "PEERS", {"peer-clop-v1": Peer(3, 4, "first"), "peer-openai-v1": Peer(3, 3, "last"), **ONE_ENV}
     )
-    monkeypatch.setattr(module, "_PEER_STEPS", 6)
+    monkeypatch.setattr(module, "find_game", lambda _: Mock(time_limit=3))
     results = {
         name: evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(protocol=name))
         for name in ("peer-clop-v1", "peer-openai-v1", "peer-idaac-v1")
@@ -283,6 +284,11 @@ def test_hard_test_levels_that_were_trained_on_are_refused(start, number, overla
             trained.level_range("test")
 
 
+def test_an_agent_trained_on_all_levels_is_not_tested_on_some_of_them_as_if_unseen():
+    """Fails when hard mode says 500 to 1499 whatever the agent has seen."""
+    assert TrainLevels("bigfish", "hard", 0, 0).level_range("test") == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -299,7 +305,7 @@ def test_settings_without_sense_are_refused(settings, message):
 
 
 def test_a_negative_seed_is_refused(fake_games):
-    with pytest.raises(UsageError, match="seed must not be negative, got -1"):
+    with pytest.raises(UsageError, match=r"seed must be at least 0 .*, got -1"):
         evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(seed=-1))
 
 

@@ -9,7 +9,8 @@ from scipy import stats
 from torch import nn
 
 from clop import CLOP
-from clop.rl.networks import ACTIONS, SLOTS, Network, NetworkConfig, Output, Residual, Trunk, _Post, as_input
+from clop.rl.games import NUM_ACTIONS
+from clop.rl.networks import SLOTS, Network, NetworkConfig, Output, Residual, Trunk, _Post, as_input
 
 TOPOLOGIES = ("shared", "split", "decoupled")
 
@@ -68,7 +69,7 @@ def test_the_trunk_alone_has_its_published_size():
 
 
 def test_the_decoupled_networks_have_the_sizes_of_daac():
-    groups = make({"adv_head": nn.Linear(256 + ACTIONS, 1)}, topology="decoupled").groups()
+    groups = make({"adv_head": nn.Linear(256 + NUM_ACTIONS, 1)}, topology="decoupled").groups()
     assert {name: sum(p.numel() for p in group) for name, group in groups.items()} == {
         "policy": 626_271,
         "value": 622_401,
@@ -122,7 +123,7 @@ def test_bytes_become_numbers_from_0_to_1_with_channels_first():
 
 
 def reference(network, obs):
-    """The network of the specification, written down from it: one line for each of its lines."""
+    """The network written down from the papers once more, a line for each layer."""
     weights = dict(network.named_parameters())
 
     def conv(x, name):
@@ -137,7 +138,7 @@ def reference(network, obs):
     return [h @ weights[f"{head}.weight"].T + weights[f"{head}.bias"] for head in ("policy_head", "value_head")]
 
 
-def test_the_whole_is_the_network_of_the_specification():
+def test_the_whole_is_the_network_of_the_papers():
     """Fails for a missing ReLU or one too many: before the dense layer, after it, or on the skip path."""
     network, obs = make(), frames(3)
     with torch.no_grad():

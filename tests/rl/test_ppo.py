@@ -39,9 +39,21 @@ def test_minibatches_of_unequal_size_in_one_process_are_refused(make_learner, no
         make_learner(games=noise_games(1), num_envs=2, num_steps=5, minibatches=2)
 
 
-def test_a_discount_beyond_one_is_refused():
-    with pytest.raises(UsageError, match=r"got 1\.5"):
-        PPOConfig(gamma=1.5)
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"gamma": 1.5}, r"ppo\.gamma must lie in \[0, 1\], got 1\.5"),
+        ({"gae_lambda": -0.1}, r"ppo\.gae_lambda must lie in \[0, 1\], got -0\.1"),
+        ({"minibatches": 0}, r"ppo\.minibatches must be at least 1, got 0"),
+        ({"num_steps": 0}, r"ppo\.num_steps must be at least 1, got 0"),
+        ({"micro_batch": 0}, r"ppo\.micro_batch must be at least 1, got 0"),
+        ({"epochs": 0}, r"ppo\.epochs must be at least 1, got 0"),
+        ({"learning_rate": -1.0}, r"ppo\.learning_rate must not be negative, got -1\.0"),
+    ],
+)
+def test_settings_that_are_none_are_refused(settings, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        PPOConfig(**settings)
 
 
 @pytest.mark.parametrize("network", [NetworkConfig(), NetworkConfig(topology="decoupled")])

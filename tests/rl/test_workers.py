@@ -56,10 +56,10 @@ def weights(learner):
     return torch.cat([p.detach().flatten() for p in learner.model.parameters()])
 
 
-def one_step(make_learner, noise_games, envs):
+def one_step(make_learner, noise_games, envs, **settings):
     """The gradient of one step on these envs, the advantages it saw and the weights it left."""
     method = Watching()
-    learner = make_learner(method, noise_games(len(envs)), num_envs=ENVS, **SETTINGS)
+    learner = make_learner(method, noise_games(len(envs)), num_envs=ENVS, **(SETTINGS | settings))
     fill(learner, envs)
     learner._step(torch.arange(len(learner.rollout)), PHASE, learner.context())
     return {
@@ -108,6 +108,7 @@ def process(folder):
         "gathered": workers.gather({"rank": workers.rank}),
         "told": workers.broadcast({"rank": workers.rank}),
         "step": one_step(make_learner, NoiseGames, list(half)),
+        "added": one_step(make_learner, NoiseGames, list(half), accumulate="sum")["gradient"],
         "iterations": whole_iterations(make_learner, NoiseGames, workers.rank),
     }
     torch.save(result, f"{folder}/{workers.rank}.pt")
@@ -193,6 +194,15 @@ def test_two_processes_have_the_gradient_of_one_with_all_transitions(both, make_
         torch.testing.assert_close(one["step"]["gradient"], union["gradient"], atol=2e-6, rtol=1e-4)
         torch.testing.assert_close(one["step"]["weights"], union["weights"], atol=1e-6, rtol=1e-4)
     assert torch.equal(both[0]["step"]["gradient"], both[1]["step"]["gradient"])
+
+
+def test_losses_that_are_added_are_as_many_in_two_processes_as_in_one(both, make_learner, noise_games):
+    """Four micro-batches are added, two in each process. Fails when the mean over the processes halves their sum, as it
+    does for mean losses, and gradients are clipped later than in the authors' code."""
+    union = one_step(make_learner, noise_games, list(range(ENVS)), accumulate="sum")["gradient"]
+    for one in both:
+        torch.testing.assert_close(one["added"], union, atol=1e-5, rtol=1e-4)
+        assert one["added"].norm() == pytest.approx(4 * one["step"]["gradient"].norm().item(), rel=1e-4)
 
 
 def test_processes_that_normalise_advantages_alone_would_have_another_gradient(both, make_learner, noise_games):

@@ -10,7 +10,8 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
 from clop.rl.envs import VectorGames
-from clop.rl.networks import ACTIONS, FEATURES, Network, NetworkConfig
+from clop.rl.games import NUM_ACTIONS
+from clop.rl.networks import FEATURES, Network, NetworkConfig
 
 
 class SB3Games(VecEnv):
@@ -19,7 +20,7 @@ class SB3Games(VecEnv):
     def __init__(self, game: str, num_envs: int) -> None:
         self.games = VectorGames(game, num_envs, num_levels=200, rand_seed=1)
         frame = gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8)
-        super().__init__(num_envs, frame, gymnasium.spaces.Discrete(ACTIONS))
+        super().__init__(num_envs, frame, gymnasium.spaces.Discrete(NUM_ACTIONS))
         self._actions: Any = None
 
     def reset(self) -> Any:

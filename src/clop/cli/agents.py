@@ -1,10 +1,10 @@
-"""``clop evaluate`` and ``clop watch``: what a trained agent does on seen and unseen levels."""
+"""``clop evaluate``, ``clop watch`` and ``clop plot``: what a trained agent does, and how it came to that."""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
-from clop.cli.flags import integer
+from clop.cli.flags import find_device, integer
 from clop.errors import UsageError
 
 
@@ -62,6 +62,7 @@ def _add_play(parser: argparse.ArgumentParser, episodes: int | None) -> None:
     parser.add_argument("--episodes", type=integer, default=episodes, metavar="N", help=f"default: {number}")
     parser.add_argument("--greedy", action="store_true", help="take the most probable action instead of a sampled one")
     parser.add_argument("--seed", type=integer, default=0, metavar="N", help="default: %(default)s")
+    parser.add_argument("--device", help="default: cuda if there is one, else cpu")
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
@@ -81,11 +82,12 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
     )
     folder = RunFolder.open(arguments.run_folder, KIND)
-    trained, agent = load_agent(folder)
+    trained, agent = load_agent(folder, find_device(arguments.device))
     torch.set_num_threads(trained.threads)  # as the evaluation at the end of training, whose numbers this repeats
     result, path = evaluate_run(folder, trained, agent, config)
     print(
-        f"{trained.game} with {method_text(trained, agent)}, {trained.preset}, {agent.ctx.env_steps} steps: "
+        f"{trained.game} with {method_text(trained.method, agent.notes())}, {trained.preset}, "
+        f"{agent.ctx.env_steps} steps: "
         f"{result.mean:.2f} ± {result.standard_error:.2f} (standard error of {result.episodes} episodes), normalised "
         f"{result.normalised_mean:.3f}, on {result.levels} levels ({result.level_text}), {result.protocol}"
     )
@@ -102,14 +104,13 @@ def _watch(arguments: argparse.Namespace) -> None:
     config = WatchConfig(
         levels=arguments.levels, episodes=arguments.episodes, greedy=arguments.greedy, seed=arguments.seed
     )
-    trained, agent = load_agent(RunFolder.open(arguments.run_folder, KIND))
+    trained, agent = load_agent(RunFolder.open(arguments.run_folder, KIND), find_device(arguments.device))
     with Progress(f"{trained.game}, {arguments.levels} levels", config.episodes, "episodes") as progress:
         levels = train_levels(trained, config.levels)
         played = watch(agent, levels, arguments.out, config, backend=trained.backend, progress=progress)
     returns = ", ".join(f"{value:g}" for value in played.returns)
-    print(
-        f"wrote {arguments.out}: {trained.game} with {method_text(trained, agent)}, {trained.preset}: returns {returns}"
-    )
+    method = method_text(trained.method, agent.notes())
+    print(f"wrote {arguments.out}: {trained.game} with {method}, {trained.preset}: returns {returns}")
 
 
 def _plot(arguments: argparse.Namespace) -> None:

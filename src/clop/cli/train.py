@@ -3,15 +3,19 @@
 import argparse
 import dataclasses
 import os
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clop.cli.flags import add_group, find_device, given, integer, number, refuse_inactive, refuse_settings
+from clop.cli.flags import add_group, find_device, given, integer, number, positive, refuse_inactive, refuse_settings
 from clop.errors import UsageError
 
-_SETTINGS = ("method", "preset", "steps", "levels", "mode", "seed", "out", "backend", "test_every")
+_SETTINGS = (
+    *("method", "preset", "steps", "levels", "mode", "seed", "out", "processes", "backend"),
+    *("test_every", "eval_episodes"),
+)
 
 
 def add_train(commands: Any) -> None:
@@ -45,7 +49,7 @@ def add_train(commands: Any) -> None:
     )
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with the run in this folder")
     parser.add_argument(
-        "--processes", default="auto", metavar="N", help="that share the games, or auto (default: %(default)s)"
+        "--processes", metavar="N", help="that share the games, or auto: one for each core of a CPU (default: auto)"
     )
     parser.add_argument("--device", default=None, help="default: cuda if there is one, else cpu")
     parser.add_argument("--backend", default=None, help="procgen-mirror or envpool (default: what is installed)")
@@ -64,7 +68,7 @@ def add_train(commands: Any) -> None:
     )
     parser.add_argument(
         "--eval-episodes",
-        type=integer,
+        type=positive,
         metavar="N",
         help="of the evaluations at the end (default: 1000, or 100 for quick)",
     )
@@ -76,11 +80,11 @@ def add_train(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from clop.experiments.agents import KIND, method_text, summarise
+    from clop.experiments.agents import KIND, summarise
     from clop.experiments.loop import resumable
     from clop.experiments.run_folder import RunFolder
     from clop.rl.envs import preload
-    from clop.rl.train import TrainConfig, check_methods
+    from clop.rl.train import TrainConfig, check_run
     from clop.rl.workers import run_together
 
     device = find_device(arguments.device)
@@ -90,9 +94,13 @@ def run(arguments: argparse.Namespace) -> None:
         refuse_settings(arguments, ("game", "env_name"), _SETTINGS)
         folder = RunFolder.open(arguments.resume, KIND)
         config = folder.read_config(TrainConfig.fromdict)
+        if (summary := folder.summary) is not None:
+            if first:
+                print(f"the run is complete: {_outcome(summary)}; it is in {folder.path}")
+            return
     else:
         config = _config(arguments, device)
-        check_methods(config)
+        check_run(config)
         out = arguments.out or Path("runs") / f"{config.game}-{config.method}-{config.seed}"
         folder = RunFolder.create(out, KIND, config.asdict()) if first else None
     preload(config.backend)
@@ -101,13 +109,18 @@ def run(arguments: argparse.Namespace) -> None:
         work = run_together(config.processes, device, part)
         if not first or folder is None:
             return
-        episodes = arguments.eval_episodes or (100 if config.preset == "quick" else 1000)
-        summary = summarise(folder, work, episodes)
-    print(
-        f"{config.game} with {method_text(config, work.agent())}, preset {config.preset}, "
-        f"{summary['env_steps']} steps: "
-        f"{summary['train']['mean']:.2f} on training levels, {summary['test']['mean']:.2f} on unseen ones "
-        f"({summary['test']['episodes']} episodes each, {summary['test']['protocol']}); the run is in {folder.path}"
+        summary = summarise(folder, work)
+    print(f"{_outcome(summary)}; the run is in {folder.path}")
+
+
+def _outcome(summary: Mapping[str, Any]) -> str:
+    from clop.experiments.agents import method_text
+
+    test = summary["test"]
+    return (
+        f"{summary['game']} with {method_text(summary['method'], summary['notes'])}, preset {summary['preset']}, "
+        f"{summary['env_steps']} steps: {summary['train']['mean']:.2f} on training levels, {test['mean']:.2f} on "
+        f"unseen ones ({test['episodes']} episodes each, {test['protocol']})"
     )
 
 
@@ -139,13 +152,17 @@ def _config(arguments: argparse.Namespace, device: str) -> Any:
     game = arguments.game or arguments.env_name
     if game is None:
         raise UsageError("which game? for example: clop train bigfish --method clop")
+    if arguments.env_name not in (None, game):
+        raise UsageError(f"one game at a time: got {game} and --env-name {arguments.env_name}")
     find_game(game)
     active = methods.names("ppo" if arguments.method is None else arguments.method)
     refuse_inactive(arguments, METHODS, active, "add it with --method {name}")
     preset_name = arguments.preset or ("procgen-easy" if device.startswith("cuda") else "quick")
     preset = find_preset(preset_name)
     changes: dict[str, Any] = {
-        name: value for name in ("steps", "levels", "mode", "seed") if (value := getattr(arguments, name)) is not None
+        name: value
+        for name in ("steps", "levels", "mode", "seed", "eval_episodes")
+        if (value := getattr(arguments, name)) is not None
     }
     ppo = dataclasses.replace(preset.ppo, **given(arguments, "ppo"))
     steps = changes.get("steps", preset.steps)
@@ -157,7 +174,7 @@ def _config(arguments: argparse.Namespace, device: str) -> Any:
         ppo=ppo,
         network=dataclasses.replace(preset.network, **given(arguments, "network")),
         methods={name: METHODS[name](**given(arguments, name)) for name in active},
-        processes=(processes := _processes(arguments.processes, ppo.num_envs, device)),
+        processes=(processes := _processes(arguments.processes or "auto", ppo.num_envs, device)),
         threads=1 if processes > 1 else torch.get_num_threads(),
         backend=choose_backend(arguments.backend or "auto"),
         test_every=every,

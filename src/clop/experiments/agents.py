@@ -1,5 +1,6 @@
 """Train an agent in a run folder: checkpoints, exact resume, metrics, progress, and a summary at the end."""
 
+import sys
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -41,8 +42,8 @@ class AgentWork:
         self._rate = 0.0
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._test: float | None = None
-        self.memory_gb: float | None = None
-        """The most that all processes together have needed; known at the end."""
+        self.memory_gb = 0.0
+        """The most that all processes together have needed; known in the first of them."""
 
     @property
     def title(self) -> str:
@@ -91,26 +92,30 @@ class AgentWork:
         running = float(np.mean(self._recent)) if self._recent else "unknown"
         return {"running_return": running, **({} if self._test is None else {"test_return": self._test})}
 
-    def note_memory(self) -> None:
-        peaks = self.learner.workers.gather(machine.peak_memory_gb())
-        self.memory_gb = None if None in peaks else round(sum(peaks), 3)
-
     def events(self, row: Mapping[str, Any]) -> dict[str, float]:
         named = {_EVENT_NAMES.get(name, f"losses/{name}"): value for name, value in row.items()}
         return named | {"charts/SPS": self._rate}
 
     def state(self) -> dict[str, Any]:
         """The state of the whole run, in the first process; to be called in all of them at once."""
-        state = self.learner.state()
-        own = self.learner.workers.gather({name: state.pop(name) for name in _OWN})
-        if not self.learner.workers.is_first:
+        state, workers = self.learner.state(), self.learner.workers
+        own = workers.gather({name: state.pop(name) for name in _OWN})
+        peaks = workers.gather(machine.peak_memory_gb())
+        if not workers.is_first:
             return {}
-        kept = {"recent": list(self._recent), "test_return": self._test, "seconds": self.seconds}
-        return state | {"processes": own} | kept
+        self.memory_gb = max(self.memory_gb, round(sum(peak or 0.0 for peak in peaks), 3))
+        kept = {"recent": list(self._recent), "test_return": self._test}
+        return state | {"processes": own} | kept | {"seconds": self.seconds, "memory_gb": self.memory_gb}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Bring this process to its part of the run's state."""
-        workers = self.learner.workers
+        workers, games = self.learner.workers, self.learner.games
+        if workers.is_first and not games.can_save:
+            print(  # noqa: T201
+                f"clop: {games.backend} cannot save running games: episodes start anew, and the run goes on well but "
+                "not bit for bit, for which it would need procgen-mirror",
+                file=sys.stderr,
+            )
         if len(state["processes"]) != workers.size:
             raise UsageError(
                 f"the run has {len(state['processes'])} processes and goes on with as many, got {workers.size}"
@@ -118,7 +123,7 @@ class AgentWork:
         self.learner.load({**state, **state["processes"][workers.rank]})
         self._recent.extend(state["recent"])
         self._test = state.get("test_return")
-        self.seconds = state["seconds"]
+        self.seconds, self.memory_gb = state["seconds"], state.get("memory_gb", 0.0)
 
 
 def train_agent(
@@ -131,7 +136,6 @@ def train_agent(
     """Train to the end, from the start or from the folder's last checkpoint; see :func:`run_to_end`."""
     work = AgentWork(config, device, workers)
     run_to_end(work, folder, checkpoint_seconds, workers)
-    work.note_memory()
     return work
 
 
@@ -143,10 +147,10 @@ def train_levels(config: TrainConfig, levels: str) -> TrainLevels:
     return (edited_plan(config) if levels == "train" else build_plan(config)).levels
 
 
-def method_text(config: TrainConfig, agent: Agent) -> str:
-    """The method's name, with what has to stand beside a score of it."""
-    notes = "; ".join(f"{name} {text}" for name, text in agent.method.notes().items())
-    return f"{config.method} ({notes})" if notes else config.method
+def method_text(method: str, notes: Mapping[str, object]) -> str:
+    """A method's name, with what has to stand beside a score of it."""
+    told = "; ".join(f"{name} {text}" for name, text in notes.items())
+    return f"{method} ({told})" if told else method
 
 
 def load_agent(folder: RunFolder, device: torch.device | str = "cpu") -> tuple[TrainConfig, Agent]:
@@ -168,7 +172,7 @@ def evaluate_run(
     folder: RunFolder, config: TrainConfig, agent: Agent, evaluation: EvalConfig
 ) -> tuple[Evaluation, Path]:
     """Evaluate an agent and keep the episodes in the run's folder; an evaluation that is there already is replaced by
-    the same numbers, since protocol, levels, number, seed and steps are in its name and decide them."""
+    the same numbers, since protocol, levels, number, seed and steps are in its name and decide them on one device."""
     title = f"{config.game}, {evaluation.levels} levels, {evaluation.name}"
     with Progress(title, evaluation.total, "episodes") as progress:
         trained = train_levels(config, evaluation.levels)
@@ -176,29 +180,29 @@ def evaluate_run(
     name = f"{evaluation.name}-{evaluation.levels}-{result.episodes}-seed{evaluation.seed}-step{agent.ctx.env_steps}"
     path = folder.path / "evaluations" / f"{name}.csv"
     write_whole(path, lambda draft: draft.write_text(result.csv()))
-    about = {"method": config.method, "notes": agent.method.notes()}
+    about = {"method": config.method, "notes": agent.notes(), "device": str(agent.ctx.device)}
     write_json(path.with_suffix(".json"), about | result.summary())
     return result, path
 
 
-def summarise(folder: RunFolder, work: AgentWork, episodes: int) -> dict[str, Any]:
+def summarise(folder: RunFolder, work: AgentWork) -> dict[str, Any]:
     """Evaluate the trained agent on seen and unseen levels, and write what came of the run."""
     config, agent = work.config, work.agent()
     results = {
-        levels: evaluate_run(folder, config, agent, EvalConfig(levels=levels, episodes=episodes))[0]
+        levels: evaluate_run(folder, config, agent, EvalConfig(levels=levels, episodes=config.eval_episodes))[0]
         for levels in ("train", "test")
     }
     summary = {
         "game": config.game,
         "method": config.method,
-        "notes": agent.method.notes(),
+        "notes": agent.notes(),
         "preset": config.preset,
         "env_steps": work.done,
         **{levels: result.summary() for levels, result in results.items()},
         "gap": results["train"].mean - results["test"].mean,
         "steps_per_second": round(work.done / work.seconds, 1),
         "seconds": round(work.seconds, 1),
-        "peak_memory_gb": work.memory_gb,
+        "peak_memory_gb": work.memory_gb or None,  # which some systems do not tell
         "ended": "complete",
     }
     folder.write_summary(summary)

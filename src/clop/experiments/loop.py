@@ -3,13 +3,14 @@
 A run that is interrupted, killed, out of disk or no longer a number leaves a state from which it goes on bit for bit.
 """
 
-import copy
 import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
+
+from torch import Tensor
 
 from clop.errors import DivergedError, UsageError
 from clop.experiments.run_folder import RunFolder
@@ -99,7 +100,7 @@ def _run(work: Work, folder: RunFolder, checkpoint_seconds: float, workers: Work
         with Progress(work.title, work.total, work.unit, start=done) as progress:
             while not work.finished:
                 row = work.advance()
-                fresh = copy.deepcopy(work.state())  # since the work goes on changing its tensors in place
+                fresh = _copied(work.state())  # since the work goes on changing its tensors in place
                 folder.log(row)
                 progress.step(work.done - done, **work.shown(), run=str(folder.path))
                 # In one statement, and after the log: an interrupt finds a state with its row, or the ones before.
@@ -123,8 +124,22 @@ def _run(work: Work, folder: RunFolder, checkpoint_seconds: float, workers: Work
     except RuntimeError as error:
         save()
         if workers.size > 1:
-            raise UsageError(f"another process of the run has died; go on with: {folder.resume_command}") from error
+            told = str(error).partition("\n")[0]
+            raise UsageError(
+                f"another process of the run seems to have died ({told}); go on with: {folder.resume_command}"
+            ) from error
         raise
+
+
+def _copied(state: Any) -> Any:
+    """A state with tensors of its own, in the memory of the CPU."""
+    if isinstance(state, Tensor):
+        return state.detach().to("cpu", copy=True)
+    if isinstance(state, dict):
+        return {name: _copied(value) for name, value in state.items()}
+    if isinstance(state, list | tuple):
+        return type(state)(_copied(value) for value in state)
+    return state
 
 
 @contextmanager
@@ -172,7 +187,8 @@ def _events(folder: RunFolder, done: int) -> Iterator[Any]:
     except ImportError:
         yield _NoEvents()
         return
-    with SummaryWriter(str(folder.path / "tensorboard"), purge_step=done) as writer:
+    # What was logged beyond this step is hidden, since it will be logged again.
+    with SummaryWriter(str(folder.path / "tensorboard"), purge_step=done + 1) as writer:
         yield writer
 
 

@@ -11,7 +11,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,8 @@ def _load(path: Path) -> None:
 
 class EnvPoolEngine:
     """Games that step together; an :class:`~clop.rl.envs.Engine`."""
+
+    can_save: ClassVar[bool] = False
 
     def __init__(
         self, game: str, num_envs: int, *, mode: str, start_level: int, num_levels: int, rand_seed: int, threads: int
@@ -80,10 +82,10 @@ class EnvPoolEngine:
             self.level_seeds[info["env_id"]] = info["level_seed"]
 
     def state(self) -> list[bytes]:
-        raise UsageError("envpool cannot save running games; a run that resumes exactly needs procgen-mirror")
+        raise AssertionError("envpool has no way to save running games")
 
     def restore(self, states: Sequence[bytes]) -> None:
-        raise UsageError("envpool cannot restore running games; a run that resumes exactly needs procgen-mirror")
+        raise AssertionError("envpool has no way to save running games")
 
     def close(self) -> None:
         self._pool.close()

@@ -9,7 +9,7 @@ differently. Which levels are drawn, and in what order, differs. Neither back en
 import importlib.metadata
 import importlib.util
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -18,10 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from clop.errors import UsageError, one_of
 from clop.rl import procgen_backend
 from clop.rl.envpool_backend import EnvPoolEngine
-from clop.rl.games import NUM_ACTIONS, check_mode, find_game
+from clop.rl.games import INT32_MAX, NUM_ACTIONS, check_levels, check_mode, find_game
 from clop.rl.procgen_backend import ProcgenEngine
-
-_INT32_MAX = 2**31 - 1
 
 
 class Frames(NamedTuple):
@@ -49,6 +47,17 @@ class Episodes(NamedTuple):
     completed: NDArray[np.bool_]
     """(K,) whether the game counts the level as solved"""
 
+    @classmethod
+    def joined(cls, parts: Sequence["Episodes"]) -> "Episodes":
+        """Those of all parts, in their order."""
+        columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        return cls(*columns)
+
+    def taken(self, which: NDArray[Any]) -> "Episodes":
+        """Those at these positions, or where this is true."""
+        columns: list[Any] = [column[which] for column in self]
+        return Episodes(*columns)
+
 
 class Step(NamedTuple):
     """What the actions led to."""
@@ -63,8 +72,11 @@ class Step(NamedTuple):
 class Engine(Protocol):
     """What a back end has to offer: games that start anew by themselves, and arrays that tell how they stand.
 
-    The arrays speak of the last ``act``, or of the start. They may change in the next one.
+    The arrays speak of the last ``act``, or of the start. They may change in the next one. ``state`` and ``restore``
+    are for those that can save running games.
     """
+
+    can_save: ClassVar[bool]
 
     @property
     def frames(self) -> NDArray[np.uint8]: ...
@@ -170,14 +182,9 @@ class VectorGames:
             raise UsageError(f"num_envs must be at least 1, got {num_envs}")
         if threads < 0:
             raise UsageError(f"threads must not be negative, got {threads}")
-        if not 0 <= rand_seed <= _INT32_MAX:
-            raise UsageError(f"rand_seed must lie in [0, {_INT32_MAX}], got {rand_seed}")
-        if min(start_level, num_levels) < 0 or start_level + num_levels > _INT32_MAX:
-            raise UsageError(
-                f"levels must lie in [0, {_INT32_MAX}), got start_level={start_level} and num_levels={num_levels}"
-            )
-        if num_levels == 0 and start_level != 0:
-            raise UsageError(f"num_levels=0 stands for all levels, so start_level={start_level} would have no effect")
+        if not 0 <= rand_seed <= INT32_MAX:
+            raise UsageError(f"rand_seed must lie in [0, {INT32_MAX}], got {rand_seed}")
+        check_levels(start_level, num_levels)
         self.game = game
         self.num_envs = num_envs
         self.mode = mode
@@ -230,8 +237,15 @@ class VectorGames:
         self._steps[ended] = 0
         return Step(rewards, dones, finished)
 
+    @property
+    def can_save(self) -> bool:
+        """Whether :meth:`restore` goes on exactly where :meth:`state` was taken; envpool's games start anew."""
+        return _ENGINES[self.backend].can_save
+
     def state(self) -> dict[str, Any]:
         """All that :meth:`restore` needs to go on from here, as names, numbers and tensors."""
+        if not self.can_save:
+            return self._identity()
         games = self._running().state()
         return {
             **self._identity(),
@@ -242,10 +256,13 @@ class VectorGames:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the object was whose :meth:`state` this is; only its ``rand_seed`` may differ."""
+        """Go on exactly where the object was whose :meth:`state` this is, if it :attr:`can_save`; only its
+        ``rand_seed`` may differ."""
         for name, here in self._identity().items():
             if state[name] != here:
                 raise UsageError(f"the saved games have {name}={state[name]!r}, but here it is {here!r}")
+        if not self.can_save:
+            return
         sizes, games = state["sizes"].tolist(), state["games"].numpy().tobytes()
         if len(sizes) != self.num_envs or sum(sizes) != len(games):
             raise UsageError("the saved games are damaged: their sizes do not add up")

@@ -32,11 +32,12 @@ from torch import Tensor, nn
 from clop.errors import UsageError, one_of
 from clop.progress import Progress
 from clop.rl.envs import Episodes, VectorGames, choose_backend
-from clop.rl.games import normalised_return
+from clop.rl.games import find_game, normalised_return
 from clop.rl.levels import LEVELS, STRICT_LEVELS, TrainLevels, held_out_levels, range_text
 from clop.rl.methods.base import Context, Method
 from clop.rl.networks import Network, Output
 from clop.rl.play import play_first, play_last, play_list, play_quota
+from clop.seeds import check_seed
 
 
 class Peer(NamedTuple):
@@ -55,7 +56,6 @@ PEERS: Mapping[str, Peer] = {
 }
 PROTOCOLS = ("clop-v1", "strict-v1", *PEERS)
 _EPISODES, _ENVS = 1000, 64
-_PEER_STEPS = 2048  # twice the longest episode, so that short ones have come and gone
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,10 @@ class Agent:
         with torch.no_grad():
             return self.method.act(self.model, obs.to(self.ctx.device), "eval", self.ctx).cpu()
 
+    def notes(self) -> dict[str, str | float]:
+        """What a score of it has to be read with."""
+        return self.method.notes()
+
     @property
     def mixes_frames(self) -> bool:
         """Whether what it makes of a frame depends on the frames beside it: batch norm without running statistics."""
@@ -173,8 +177,7 @@ class Seeds(NamedTuple):
 
     @classmethod
     def of(cls, seed: int, levels: str) -> "Seeds":
-        if seed < 0:
-            raise UsageError(f"seed must not be negative, got {seed}")
+        check_seed(seed)
         words = np.random.SeedSequence([seed, LEVELS.index(levels)]).generate_state(3)
         return cls(*(int(word) >> 1 for word in words))
 
@@ -304,7 +307,8 @@ def evaluate(
                 if config.counts == "first":
                     rows, unfinished = play_first(act, games, config.wanted, count)
                 elif config.counts == "last":
-                    rows = play_last(act, games, _PEER_STEPS, config.wanted, count)
+                    # Twice the longest episode, so that short ones have come and gone.
+                    rows = play_last(act, games, 2 * find_game(trained.game).time_limit, config.wanted, count)
                 else:
                     rows = play_quota(act, games, config.quota, count, agent.mixes_frames)
     about = (config.name, trained.game, trained.mode, config.levels, text, backend, config.seed)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from clop.errors import UsageError, one_of
 
 MODES = ("easy", "hard")
+INT32_MAX = 2**31 - 1
 NUM_ACTIONS = 15
 """Button combinations, the same for every game; 4 presses nothing."""
 
@@ -73,6 +74,16 @@ def check_mode(mode: str) -> str:
     if mode not in MODES:
         raise UsageError(one_of("mode", mode, MODES))
     return mode
+
+
+def check_levels(start_level: int, num_levels: int) -> None:
+    """A :class:`UsageError` for a range of levels that is none; beyond it, procgen ends the process."""
+    if min(start_level, num_levels) < 0 or start_level + num_levels > INT32_MAX:
+        raise UsageError(
+            f"levels must lie in [0, {INT32_MAX}), got start_level={start_level} and num_levels={num_levels}"
+        )
+    if num_levels == 0 and start_level != 0:
+        raise UsageError(f"num_levels=0 stands for all levels, so start_level={start_level} would have no effect")
 
 
 def return_range(game: str, mode: str = "easy", *, ranges: str = "paper") -> tuple[float, float]:

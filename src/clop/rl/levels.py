@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from clop.errors import UsageError, one_of
 from clop.rl.envs import VectorGames
-from clop.rl.games import check_mode, find_game
+from clop.rl.games import check_levels, check_mode, find_game
 
 LEVELS = ("train", "test")
 STRICT_LEVELS = 1000
@@ -30,6 +30,7 @@ class TrainLevels:
     def __post_init__(self) -> None:
         find_game(self.game)
         check_mode(self.mode)
+        check_levels(self.start_level, self.num_levels)
 
     def level_range(self, levels: str) -> tuple[int, int]:
         """``start_level`` and ``num_levels`` of the ``train`` or ``test`` levels of clop-v1."""
@@ -37,7 +38,7 @@ class TrainLevels:
             raise UsageError(one_of("levels", levels, LEVELS))
         if levels == "train":
             return self.start_level, self.num_levels
-        if self.mode == "easy":
+        if self.mode == "easy" or self.num_levels == 0:
             return 0, 0
         first, count = _HARD_TEST_LEVELS
         if self.start_level < first + count and first < self.start_level + self.num_levels:

@@ -1,19 +1,19 @@
 """The IMPALA network of the Procgen agents, with named slots that a method may fill.
 
 Espeholt et al. (2018) as in Cobbe et al. (2020): three blocks of a convolution, a pool and two residual pairs, then a
-dense layer of 256 and linear heads. Parameter counts, initialisation and the places of batch norm are those of
-the methods specification; the residual adds its untouched input, where some reference code adds a rectified one
-(``skip_relu``).
+dense layer of 256 and linear heads. The residual adds its untouched input, where some reference code adds a rectified
+one (``skip_relu``).
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clop.errors import UsageError, one_of
+from clop.rl.games import NUM_ACTIONS
 
 SLOTS = ("input", "block1", "block2", "block3", "trunk_out", "actor_in", "critic_in", "neck", "adv_head")
 TOPOLOGIES = ("shared", "split", "decoupled")
@@ -21,7 +21,6 @@ NORMS = ("none", "block", "all")
 STATISTICS = ("running", "batch")
 DENSE_INITS = ("xavier", "orthogonal")
 WIDTHS = (1, 2, 4)
-ACTIONS = 15
 FEATURES = 256
 MAP_CHANNELS, MAP_SIZE = 32, 8  # of the map before the dense layer, at width 1
 
@@ -69,10 +68,9 @@ class Output:
     trunk_map: Tensor | None = None  # (N, C, H, W), what the policy's branch starts from
 
     def cpu(self) -> "Output":
-        """What is read of it while acting, on the CPU."""
-        logits, value, features = (None if t is None else t.cpu() for t in (self.logits, self.value, self.features))
-        aux = {name: t.cpu() for name, t in self.aux.items()}
-        return replace(self, logits=logits, value=value, features=features, aux=aux, trunk_map=None)
+        """Policy and value, which is all that is read of it while acting, on the CPU."""
+        logits, value = (None if tensor is None else tensor.cpu() for tensor in (self.logits, self.value))
+        return Output(logits, value)
 
     @property
     def known_value(self) -> Tensor:
@@ -202,7 +200,7 @@ class Network(nn.Module):
         self.neck = slots["neck"] if "neck" in slots else Neck(config)
         self.value_neck = Neck(config) if config.topology != "shared" else None
         self.value_trunk = Trunk(config.width, {}, post) if config.topology == "decoupled" else None
-        self.policy_head = linear_head(FEATURES, ACTIONS, gain=0.01)
+        self.policy_head = linear_head(FEATURES, NUM_ACTIONS, gain=0.01)
         self.value_head = linear_head(FEATURES, 1, gain=1.0)
         self.adv_head = slots.get("adv_head")
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -236,7 +234,7 @@ class Network(nn.Module):
         features, aux = _with_aux(self.neck(actor_map))
         output = Output(self.policy_head(features), features=features, aux=aux)
         if self.adv_head is not None and actions is not None:
-            one_hot = F.one_hot(actions, ACTIONS).to(features.dtype)
+            one_hot = F.one_hot(actions, NUM_ACTIONS).to(features.dtype)
             output.aux["advantage"] = self.adv_head(torch.cat([features, one_hot], 1)).squeeze(-1)
         return output
 

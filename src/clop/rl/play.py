@@ -3,11 +3,9 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from clop.rl.envs import Episodes, VectorGames
@@ -39,12 +37,12 @@ def play_quota(
             actions = np.full(games.num_envs, _NOTHING)
             actions[open_envs] = act(torch.from_numpy(obs[open_envs])).numpy()
         finished = games.step(actions).finished
-        counted = _taken(finished, ended[finished.envs] < quota)
+        counted = finished.taken(ended[finished.envs] < quota)
         ended[counted.envs] += 1
         parts.append(counted)
         count(counted)
-    rows = _joined(parts)
-    return _taken(rows, np.argsort(rows.envs, kind="stable"))
+    rows = Episodes.joined(parts)
+    return rows.taken(np.argsort(rows.envs, kind="stable"))
 
 
 def play_list(
@@ -75,7 +73,7 @@ def play_list(
                     parts[index] = finished._replace(envs=np.array([index]))
                     count(parts[index])
                     open_games.pop(index).close()
-    return _joined([parts[index] for index in range(len(levels))])
+    return Episodes.joined([parts[index] for index in range(len(levels))])
 
 
 def play_first(
@@ -92,7 +90,7 @@ def play_first(
         total += float(step.rewards.sum())
         parts.append(step.finished)
         count(step.finished)
-    rows = _joined(parts)
+    rows = Episodes.joined(parts)
     return rows, total - float(rows.returns.sum())
 
 
@@ -103,17 +101,7 @@ def play_last(
     parts = []
     for _ in range(steps):
         parts.append(games.step(act(torch.from_numpy(games.observe().obs)).numpy()).finished)
-    rows = _joined(parts)
-    rows = _taken(rows, np.arange(len(rows.envs))[-episodes:])
+    rows = Episodes.joined(parts)
+    rows = rows.taken(np.arange(len(rows.envs))[-episodes:])
     count(rows)
     return rows
-
-
-def _joined(parts: Sequence[Episodes]) -> Episodes:
-    columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return Episodes(*columns)
-
-
-def _taken(episodes: Episodes, which: NDArray[Any]) -> Episodes:
-    columns: list[Any] = [column[which] for column in episodes]
-    return Episodes(*columns)

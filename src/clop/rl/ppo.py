@@ -57,13 +57,20 @@ class PPOConfig:
     """Discount of the reward normaliser, not the agent's: so in all code that came from baselines."""
 
     def __post_init__(self) -> None:
+        for name in ("num_envs", "num_steps", "epochs", "minibatches", "micro_batch"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"ppo.{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("learning_rate", "clip", "max_grad_norm", "adam_epsilon", "advantage_epsilon"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"ppo.{name} must not be negative, got {getattr(self, name)}")
         if self.batch % self.minibatches:
             raise UsageError(
                 f"minibatches={self.minibatches} does not divide num_envs * num_steps = {self.batch}; "
                 "the last minibatch would be smaller"
             )
-        if not 0 <= self.gamma <= 1 or not 0 <= self.gae_lambda <= 1:
-            raise UsageError(f"gamma and gae_lambda lie in [0, 1], got {self.gamma} and {self.gae_lambda}")
+        for name in ("gamma", "gae_lambda", "reward_gamma"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"ppo.{name} must lie in [0, 1], got {getattr(self, name)}")
 
     @property
     def batch(self) -> int:
@@ -99,11 +106,7 @@ class Learner:
             for name, group in self.model.groups().items()
         }
         self.rollout = Rollout(self.config.num_steps, self.games.num_envs, plan.frames)
-        if len(self.rollout) % self.config.minibatches:
-            raise UsageError(
-                f"minibatches={self.config.minibatches} does not divide the {len(self.rollout)} transitions of one "
-                "process; the last minibatch would be smaller"
-            )
+        check_share(self.config, len(self.rollout))
         self.rewards = RewardNormaliser(self.games.num_envs, self.config.reward_gamma)
         self.iteration = self.env_steps = 0
 
@@ -115,7 +118,7 @@ class Learner:
         episodes = self.collect()
         self.method.prepare(self.rollout, self.context())
         metrics = self.update()
-        self.workers.average_buffers(self.model)
+        self.workers.average_statistics(self.model)
         self.iteration += 1
         self.env_steps += self.config.batch
         if self.config.schedule == "linear":
@@ -191,10 +194,12 @@ class Learner:
         optimiser = self.optimisers[phase.group]
         optimiser.zero_grad()
         logs: dict[str, Tensor] = {}
+        # Added up, they are as many as one process alone would have made of the whole minibatch.
+        added = 1 if config.accumulate == "mean" else -(-len(index) * self.workers.size // config.micro_batch)
         for batch in batches:
             share = len(batch) / len(index)
             loss, values = self._loss(batch, phase, ctx)
-            (loss * share if config.accumulate == "mean" else loss).backward()
+            (loss * (share * added)).backward()
             for name, value in values.items():
                 logs[name] = logs.get(name, 0) + share * value.detach()
         parameters = optimiser.param_groups[0]["params"]
@@ -271,6 +276,15 @@ class Learner:
         self.rewards.restore(state["rewards"])
         for name, bits in state["generators"].items():
             getattr(self, name).set_state(bits)
+
+
+def check_share(config: PPOConfig, transitions: int) -> None:
+    """A :class:`UsageError` if one process cannot make equal minibatches of its transitions."""
+    if transitions % config.minibatches:
+        raise UsageError(
+            f"minibatches={config.minibatches} does not divide the {transitions} transitions of one process; the last "
+            "minibatch would be smaller"
+        )
 
 
 def build_network(plan: Plan, method: Method, seed: int) -> Network:

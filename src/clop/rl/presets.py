@@ -21,6 +21,7 @@ class Preset:
     ppo: PPOConfig
     network: NetworkConfig = field(default_factory=NetworkConfig)
     rollout_mode: Mode = "eval"
+    eval_episodes: int = 1000
 
 
 def _authors(num_envs: int) -> PPOConfig:
@@ -60,6 +61,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "quick": Preset(
             "small rollouts and few levels, for a CPU in minutes; not a published protocol",
             *("easy", 50, 100_000, PPOConfig(num_envs=32, num_steps=64, minibatches=4)),
+            eval_episodes=100,
         ),
     }
 )

@@ -16,6 +16,7 @@ import struct
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +88,8 @@ def _library() -> ctypes.CDLL:
 
 class ProcgenEngine:
     """Games that step together; an :class:`~clop.rl.envs.Engine`."""
+
+    can_save: ClassVar[bool] = True
 
     def __init__(
         self, game: str, num_envs: int, *, mode: str, start_level: int, num_levels: int, rand_seed: int, threads: int

@@ -15,7 +15,7 @@ from clop.rl.levels import TrainLevels
 from clop.rl.methods import METHODS, MethodConfig
 from clop.rl.methods.base import Mode, Plan
 from clop.rl.networks import NetworkConfig
-from clop.rl.ppo import Learner, PPOConfig
+from clop.rl.ppo import Learner, PPOConfig, check_share
 from clop.rl.presets import find_preset
 from clop.rl.workers import Workers
 from clop.seeds import check_seed
@@ -49,13 +49,18 @@ class TrainConfig:
     """Env steps between tests on unseen levels while training; 0 for none. They do not change the training."""
     test_episodes: int = 32
     """Of each such test, by the protocol clop-v1."""
+    eval_episodes: int = 1000
+    """Of each evaluation at the end, by the same protocol."""
 
     def __post_init__(self) -> None:
         find_game(self.game)
         check_mode(self.mode)
         check_seed(self.seed)
-        if self.steps < 1:
-            raise UsageError(f"steps must be at least 1, got {self.steps}")
+        for name in ("steps", "test_episodes", "eval_episodes"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.test_every < 0:
+            raise UsageError(f"test_every must not be negative, got {self.test_every}; 0 stands for no tests")
         if self.processes < 1 or self.ppo.num_envs % self.processes:
             raise UsageError(f"processes={self.processes} does not divide num_envs={self.ppo.num_envs}")
 
@@ -99,6 +104,7 @@ def preset_config(game: str, preset: str, **changes: Any) -> TrainConfig:
         "network": chosen.network,
         "ppo": chosen.ppo,
         "rollout_mode": chosen.rollout_mode,
+        "eval_episodes": chosen.eval_episodes,
     }
     return TrainConfig(game=game, preset=preset, **(values | changes))
 
@@ -137,9 +143,13 @@ def edited_plan(config: TrainConfig) -> Plan:
     return plan
 
 
-def check_methods(config: TrainConfig) -> None:
-    """A :class:`UsageError` for methods that contradict each other, before a run begins."""
-    edited_plan(config).check()
+def check_run(config: TrainConfig) -> None:
+    """A :class:`UsageError` for what would end a run after it has begun: methods that contradict each other, levels
+    that cannot be tested on, a share of the transitions that no minibatches divide."""
+    plan = edited_plan(config)
+    plan.check()
+    build_plan(config).levels.level_range("test")
+    check_share(plan.ppo, plan.ppo.batch // config.processes)
 
 
 def game_seed(seed: int, stream: int) -> int:

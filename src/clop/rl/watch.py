@@ -121,8 +121,7 @@ def watch(
         moments = _play(agent, games, config, torch.Generator().manual_seed(seeds.actions), played, progress)
         pictures = ((draw(moment, title, known), bool(moment.outcome)) for moment in moments)
         write_video(pictures, path, config.fps)
-    columns: list[Any] = [np.concatenate(column) for column in zip(*played, strict=True)]
-    return Episodes(*columns)
+    return Episodes.joined(played)
 
 
 def _play(

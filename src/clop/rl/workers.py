@@ -56,13 +56,13 @@ class Workers:
             gradient.copy_(flat[offset : offset + gradient.numel()].view_as(gradient))
             offset += gradient.numel()
 
-    def average_buffers(self, model: torch.nn.Module) -> None:
+    def average_statistics(self, model: torch.nn.Module) -> None:
         """Replace the running statistics of batch norm by their mean over the processes."""
-        if self.size > 1:
-            for buffer in model.buffers():
-                if buffer.is_floating_point():
-                    dist.all_reduce(buffer)
-                    buffer /= self.size
+        for module in model.modules():
+            if self.size > 1 and isinstance(module, torch.nn.BatchNorm2d) and module.track_running_stats:
+                for statistic in (module.running_mean, module.running_var):
+                    assert statistic is not None
+                    self.sum(statistic).div_(self.size)
 
     def gather(self, value: Any) -> list[Any]:
         """The values of all processes, in the first; an empty list in the others."""
@@ -96,6 +96,8 @@ def run_together(size: int, device: str, body: Callable[[], Result]) -> Result:
         return _joined(body, device, int(os.environ.get("LOCAL_RANK", os.environ["RANK"])))
     if size == 1:
         return body()
+    if device.startswith("cuda"):
+        _check_gpus(size, device)
     fork = sys.platform == "linux" and not device.startswith("cuda")
     context = multiprocessing.get_context("fork" if fork else "spawn")
     with tempfile.TemporaryDirectory(prefix="clop-") as folder:
@@ -118,6 +120,14 @@ def run_together(size: int, device: str, body: Callable[[], Result]) -> Result:
             for other in others:
                 other.kill()
                 other.join()
+
+
+def _check_gpus(size: int, device: str) -> None:
+    """Each process has a GPU of its own; two that share one would wait for each other for ever."""
+    if device != "cuda":
+        raise UsageError(f"{size} processes choose their GPUs themselves; leave out the number in --device {device}")
+    if size > (found := torch.cuda.device_count()):
+        raise UsageError(f"{size} processes need as many GPUs, and here are {found}; use --processes {found}")
 
 
 def _other(body: Callable[[], Any], device: str, gpu: int, meeting: Mapping[str, Any]) -> None:

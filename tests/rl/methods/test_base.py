@@ -68,7 +68,7 @@ def test_there_are_ten_hooks():
 
 
 @pytest.mark.parametrize("composed", [False, True])
-def test_hooks_are_called_in_the_order_of_the_specification(make_learner, composed):
+def test_hooks_are_called_in_the_order_in_which_they_are_described(make_learner, composed):
     """T + 1 times observe and act; batch, views and penalty E * M * k times, before_step E * M times.
 
     T = 4, E = 2, M = 4, k = 1.

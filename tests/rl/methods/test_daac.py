@@ -8,11 +8,12 @@ from torch import nn
 
 from clop import CLOP
 from clop.errors import UsageError
+from clop.rl.games import NUM_ACTIONS
 from clop.rl.methods.base import Compose, Method
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.idaac import Idaac
-from clop.rl.networks import ACTIONS, FEATURES, Output
+from clop.rl.networks import FEATURES, Output
 
 
 def frames(count, seed=0):
@@ -88,7 +89,7 @@ def test_the_head_reads_the_features_and_the_stored_action(make_learner):
     head = learner.model.adv_head
     with torch.no_grad():
         head.weight.zero_()
-        head.weight[0, FEATURES:] = torch.arange(float(ACTIONS))
+        head.weight[0, FEATURES:] = torch.arange(float(NUM_ACTIONS))
     learner.collect()
     batch = learner.rollout.minibatch(torch.arange(4)).replace(actions=torch.tensor([3, 0, 14, 7]))
     ((_, output),) = learner.method.views(learner.model, batch, phases(learner)[0], learner.context())

@@ -165,7 +165,7 @@ class TwoProcesses(Workers):
     def average_gradients(self, parameters):
         pass
 
-    def average_buffers(self, model):
+    def average_statistics(self, model):
         pass
 
 

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from clop.errors import UsageError
+from clop.rl.games import NUM_ACTIONS
 from clop.rl.methods.base import Context, Method, Phase, Plan
-from clop.rl.networks import ACTIONS, FEATURES, Network, Output, linear_head
+from clop.rl.networks import FEATURES, Network, Output, linear_head
 from clop.rl.rollout import Minibatch
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class DaacMethod(Method):
         plan.network = replace(plan.network, topology="decoupled", dense_init="orthogonal")
         plan.ppo = replace(plan.ppo, advantage_norm="batch", advantage_std="unbiased", advantage_epsilon=1e-5)
         with torch.random.fork_rng(devices=[]):  # so that the other weights are those of the network without the head
-            head = linear_head(FEATURES + ACTIONS, 1, gain=1.0)
+            head = linear_head(FEATURES + NUM_ACTIONS, 1, gain=1.0)
         plan.put("adv_head", head)
 
     def phases(self, ppo: "PPOConfig", ctx: Context) -> Sequence[Phase]:
