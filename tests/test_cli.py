@@ -1,6 +1,7 @@
 """The command line: it teaches, it tells mistakes in one sentence, and its commands leave what they say."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from clop import demo_agent, doctor
 from clop.cli import main
 from clop.errors import UsageError
 from clop.experiments.record import RunRecord
+from clop.rl.methods import METHODS
 
 
 def test_help_names_every_command(capsys):
@@ -19,7 +21,26 @@ def test_help_names_every_command(capsys):
         main(["--help"])
     assert exit_.value.code == 0
     text = capsys.readouterr().out
-    assert all(command in text for command in ("doctor", "picture", "bench", "demo"))
+    commands = re.findall(r"^    (\w+) ", text, re.MULTILINE)
+    assert {*commands} == {
+        *("doctor", "picture", "bench", "demo", "vision", "methods"),
+        *("train", "evaluate", "watch", "plot"),
+    }
+
+
+def test_methods_are_listed_with_their_settings_and_a_misspelt_one_is_told(capsys):
+    assert main(["methods"]) == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in METHODS)
+    assert main(["methods", "clop"]) == 0
+    assert "alpha" in capsys.readouterr().out
+    assert main(["methods", "clpo"]) == 2
+    assert "did you mean 'clop'?" in capsys.readouterr().err
+
+
+def test_an_anchor_of_a_figure_that_is_no_number_is_told(tmp_path, capsys):
+    assert main(["plot", "run", "--out", str(tmp_path / "a.png"), "--anchor", "OpenAI", "many", "1"]) == 2
+    assert "--anchor takes a name, a number of steps and a return" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

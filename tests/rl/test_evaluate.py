@@ -37,7 +37,8 @@ class FakeGames(VectorGames):
     made: list["FakeGames"]
 
     def __init__(self, game, num_envs, *, mode="easy", start_level=0, num_levels, rand_seed, threads=0, backend="auto"):
-        self.num_envs, self.start_level, self.num_levels, self.rand_seed = num_envs, start_level, num_levels, rand_seed
+        self.mode, self.start_level, self.num_levels = mode, start_level, num_levels
+        self.num_envs, self.rand_seed = num_envs, rand_seed
         self.levels, self.steps, self.returns = (np.zeros(num_envs, kind) for kind in (np.int32, np.int32, np.float64))
         self.actions, self.closed = [], False
         FakeGames.made.append(self)
@@ -161,8 +162,17 @@ def test_the_peers_count_as_their_code_does(fake_games, monkeypatch):
 def test_the_peers_have_their_own_numbers():
     with pytest.raises(UsageError, match="peer-clop-v1 has its own number of episodes"):
         EvalConfig(protocol="peer-clop-v1", episodes=10)
+    assert module.PEERS == {
+        "peer-clop-v1": (256, 1000, "first"),
+        "peer-openai-v1": (64, 100, "last"),
+        "peer-idaac-v1": (1, 10, "quota"),
+    }
     assert EvalConfig(protocol="peer-clop-v1").total == 1000
     assert EvalConfig(protocol="peer-idaac-v1").total == 10
+
+
+def test_by_default_64_envs_play_as_many_episodes_each_as_make_1000():
+    assert (EvalConfig().envs, EvalConfig().quota, EvalConfig().total) == (64, 16, 1024)
 
 
 def test_rewards_of_unfinished_episodes_are_not_counted(fake_games):
@@ -265,6 +275,7 @@ def test_levels_are_those_of_the_paper(fake_games, mode, levels, expected, text)
     trained = TrainLevels("bigfish", mode, start_level=30, num_levels=200)
     result = evaluate(fixed_agent(), trained, EvalConfig(levels=levels, episodes=1))
     assert (fake_games[0].start_level, fake_games[0].num_levels) == expected
+    assert fake_games[0].mode == mode
     assert (result.levels, result.level_text) == (levels, text)
 
 

@@ -39,6 +39,45 @@ def test_the_paper_and_the_code_agree_on_all_other_games():
         assert return_range(game, ranges="openai-code") == return_range(game)
 
 
+def test_hard_ranges_are_those_of_the_procgen_paper():
+    assert {name: game.hard for name, game in GAMES.items()} == {
+        "bigfish": (0, 40),
+        "bossfight": (0.5, 13),
+        "caveflyer": (2, 13.4),
+        "chaser": (0.5, 14.2),
+        "climber": (1, 12.6),
+        "coinrun": (5, 10),
+        "dodgeball": (1.5, 19),
+        "fruitbot": (-0.5, 27.2),
+        "heist": (2, 10),
+        "jumper": (1, 10),
+        "leaper": (1.5, 10),
+        "maze": (4, 10),
+        "miner": (1.5, 20),
+        "ninja": (2, 10),
+        "plunder": (3, 30),
+        "starpilot": (1.5, 35),
+    }
+
+
+def test_the_best_augmentations_are_those_of_the_drac_paper():
+    other_than_crop = {n: game.best_augmentation for n, game in GAMES.items() if game.best_augmentation != "crop"}
+    assert other_than_crop == {
+        "bossfight": "flip",
+        "caveflyer": "rotate",
+        "climber": "color-jitter",
+        "coinrun": "random-conv",
+        "jumper": "random-conv",
+        "miner": "color-jitter",
+        "ninja": "color-jitter",
+    }
+
+
+def test_time_limits_are_those_of_procgens_source():
+    other_than_1000 = {name: game.time_limit for name, game in GAMES.items() if game.time_limit != 1000}
+    assert other_than_1000 == {"bigfish": 6000, "bossfight": 4000, "leaper": 500, "maze": 500, "plunder": 4000}
+
+
 def test_alpha_is_that_of_the_papers_table():
     other_than_03 = {name: game.clop_alpha for name, game in GAMES.items() if game.clop_alpha != 0.3}
     assert other_than_03 == {"bigfish": 0.6, "chaser": 0.8, "dodgeball": 0.6, "leaper": 0.8}

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from clop.rl import ppo
 from clop.rl.losses import clipped_value_loss
 from clop.rl.methods import compose
 from clop.rl.methods.base import Method, Phase
@@ -119,6 +120,7 @@ def test_returns_are_made_of_raw_advantages(make_learner, watching):
     learner.iterate()
     kept = learner.rollout
     torch.testing.assert_close(kept.returns, kept.advantages + kept.values)
+    torch.testing.assert_close(kept.returns[-1], kept.rewards[-1])  # since all values are still 0, those to come too
     torch.testing.assert_close(watching.batches[0].returns, kept.flat(kept.returns)[watching.batches[0].index])
 
 
@@ -134,6 +136,22 @@ def test_the_loss_is_the_sum_of_its_terms_with_their_coefficients(make_learner):
     assert logs["entropy"].item() == pytest.approx(math.log(15))
     expected = -batch.advantages.mean() + 0.5 * value_loss - 0.01 * math.log(15)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_what_is_logged_of_the_ratios_follows_its_definition(make_learner):
+    """Four of sixteen ratios are 1.5: clipped are a quarter, and the divergence is the mean of r - 1 - log r."""
+    learner = fill(make_learner(small=True))
+    learner.rollout.log_probs[0] -= math.log(1.5)
+    logs = step(learner)
+    assert logs["clip_fraction"].item() == pytest.approx(0.25)
+    assert logs["approx_kl"].item() == pytest.approx(0.25 * (0.5 - math.log(1.5)), rel=1e-4)
+
+
+@pytest.mark.parametrize(("factor", "explained"), [(1, 1), (0, 0), (-1, -3)])
+def test_the_explained_variance_is_that_of_returns_by_values(make_learner, factor, explained):
+    kept = fill(make_learner(small=True)).rollout
+    kept.values.copy_(factor * kept.returns)
+    assert ppo._explained_variance(kept) == pytest.approx(explained, abs=1e-5)
 
 
 def test_views_are_averaged_with_their_weights_and_penalties_added(make_learner):

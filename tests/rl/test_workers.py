@@ -95,6 +95,10 @@ def process(folder):
     parameter, frozen = nn.Parameter(torch.zeros(2, 3)), nn.Parameter(torch.zeros(1))
     parameter.grad = torch.arange(6.0).view(3, 2).T * (1 + workers.rank)  # not contiguous, as channels-last is not
     workers.average_gradients([parameter, frozen])
+    norm = nn.BatchNorm2d(2)
+    norm.running_mean.fill_(1.0 + workers.rank)
+    norm.running_var.fill_(3.0 + 3 * workers.rank)
+    workers.average_statistics(norm)
     half = range(ENVS // 2 * workers.rank, ENVS // 2 * (workers.rank + 1))
     result = {
         "rank": workers.rank,
@@ -104,6 +108,7 @@ def process(folder):
         "sum": workers.sum(torch.tensor([1.0, 10.0]) * (workers.rank + 1)),
         "mean gradient": parameter.grad,
         "no gradient": frozen.grad,
+        "statistics": [norm.running_mean, norm.running_var],
         "mean": workers.mean({"one": workers.rank, "two": 4.0 * workers.rank}),
         "gathered": workers.gather({"rank": workers.rank}),
         "told": workers.broadcast({"rank": workers.rank}),
@@ -229,6 +234,12 @@ def test_processes_play_other_games_and_keep_the_same_weights(both):
     assert not torch.equal(one["frames"], other["frames"])
     assert not torch.equal(one["actions"], other["actions"])
     assert one["env_steps"] == other["env_steps"] == 2 * STEPS * ENVS  # counts the steps of both
+
+
+def test_running_statistics_of_batch_norm_become_their_mean(both):
+    """Of 1 and 2, and of 3 and 6; fails when they are added up, or those of the first process are taken."""
+    for one in both:
+        assert [statistic.tolist() for statistic in one["statistics"]] == [[1.5, 1.5], [4.5, 4.5]]
 
 
 def test_processes_share_the_running_statistics_of_batch_norm(both):

@@ -65,9 +65,10 @@ def plain_weights(request):
     found = {}
 
     def get(task):
-        if task.channels not in found:
-            found[task.channels] = weights(task)
-        return found[task.channels]
+        key = task.channels, task.flip
+        if key not in found:
+            found[key] = weights(task)
+        return found[key]
 
     return get
 

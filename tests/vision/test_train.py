@@ -96,6 +96,13 @@ def test_the_running_accuracy_is_that_of_the_weights_while_they_move(tiny):
     assert set(result.metrics()) == {"running_accuracy", "train_accuracy", "test_accuracy_noise"}
 
 
+def test_with_weights_that_do_not_move_the_running_accuracy_is_the_training_accuracy(tiny):
+    """In every epoch; fails for a wrong denominator, and when the count goes on from the epoch before."""
+    trainer = Trainer(config(epochs=2, learning_rate=0.0), tiny)
+    rows = [trainer.advance() for _ in range(2)]
+    assert [row["running_accuracy"] for row in rows] == pytest.approx([accuracy(trainer.model, tiny.train, tiny)] * 2)
+
+
 def test_accuracy_is_measured_in_evaluation_mode_and_gives_the_mode_back(tiny):
     """Fails if CLOP or batch norm is active in a test."""
     modes = []

@@ -39,6 +39,16 @@ class Watching(Method):
         self.seen.append((phase.name, batches))
 
 
+def test_each_network_is_clipped_by_its_own_gradient(make_learner, vector):
+    """Fails when the gradient of the other network, left from the phase before, counts too."""
+    learner = small(make_learner, Daac().build(), max_grad_norm=1e9)
+    learner.collect()
+    for phase in phases(learner):
+        norm = learner._step(torch.arange(4), phase, learner.context())["grad_norm"]
+        own = vector(p.grad for p in learner.model.groups()[phase.group]).norm()
+        assert norm.item() == pytest.approx(own.item(), rel=1e-4)
+
+
 def test_the_networks_have_the_published_sizes_and_start(make_learner):
     learner = small(make_learner, Daac().build())
     groups = learner.model.groups()

@@ -209,7 +209,7 @@ def test_a_filter_for_each_env_and_step_needs_frames_of_floats(make_rad):
     learner.iterate()
     assert learner.rollout.obs.shape == (4, 4, 3, 64, 64)
     assert learner.rollout.obs.dtype == torch.float32
-    assert len(learner.rollout.obs.flatten(1).sum(1).unique()) == 4
+    assert len(learner.rollout.obs.flatten(0, 1).flatten(1).sum(1).unique()) == 16
     assert planned(Rad(aug="color-jitter", where="collect-step"))[1].frames == "bytes"
 
 

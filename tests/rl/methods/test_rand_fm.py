@@ -157,13 +157,12 @@ def test_the_gradient_of_the_term_goes_through_filtered_frames_only(make_learner
 def test_with_a_filter_that_changes_nothing_the_term_is_zero(make_learner, on):
     method = RandFm().build()
     learner = make_learner(method)
-    batch, model = learner.rollout.minibatch(torch.arange(4)), learner.model
+    batch, model = learner.rollout.minibatch(torch.arange(4)).replace(obs=frames(4)), learner.model
     method.layer.weight, method.layer.on = identity(), on
     term, logs = method.penalty(model, batch, method.views(model, batch, PHASE, None), PHASE, learner.context())
     assert term.item() == pytest.approx(0, abs=1e-12)
     assert logs["filtered"] == on
     method.layer.weight = draw_filter(torch.Generator().manual_seed(0))
-    batch = batch.replace(obs=frames(4))
     assert method.penalty(model, batch, method.views(model, batch, PHASE, None), PHASE, learner.context())[0] > 0
 
 
