@@ -56,6 +56,25 @@ def same(assert_same_state):
     return check
 
 
+@pytest.fixture
+def interrupt(monkeypatch):
+    """Run a command that is interrupted after two iterations."""
+
+    def run(words):
+        iterate = Learner.iterate
+
+        def interrupted(self):
+            if self.iteration == 2:
+                raise KeyboardInterrupt
+            return iterate(self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Learner, "iterate", interrupted)
+            assert main(words) == 2
+
+    return run
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("method", ["clop", "dropout+batch_norm"])
 def test_a_run_killed_at_a_random_moment_and_resumed_is_the_same_run(same, processes, method, tmp_path, capsys):
@@ -207,20 +226,13 @@ def test_a_run_that_is_complete_is_left_as_it_is(tmp_path, capsys, monkeypatch):
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
 
 
-def test_what_a_run_cost_is_added_up_over_its_parts(tmp_path, monkeypatch):
+def test_what_a_run_cost_is_added_up_over_its_parts(interrupt, tmp_path, monkeypatch):
     """The seconds of all of them and the largest memory; fails when a resumed run tells that of its last part."""
-    out, iterate, peaks = tmp_path / "run", Learner.iterate, iter([3.0] * 2 + [1.0] * 10)
+    out, peaks = tmp_path / "run", iter([3.0] * 2 + [1.0] * 10)
     monkeypatch.setattr(agents.machine, "peak_memory_gb", lambda: next(peaks))
     monkeypatch.setattr(agents, "time", Mock(monotonic=itertools.count(0, 10.0).__next__))  # ten for each iteration
 
-    def interrupted(self):
-        if self.iteration == 2:
-            raise KeyboardInterrupt
-        return iterate(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Learner, "iterate", interrupted)
-        assert main(train(out, "--processes", "1")) == 2
+    interrupt(train(out, "--processes", "1"))
     assert main(["train", "--resume", str(out)]) == 0
     summary = RunFolder(out).summary
     assert summary["peak_memory_gb"] == 3.0
@@ -229,18 +241,10 @@ def test_what_a_run_cost_is_added_up_over_its_parts(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif("envpool" not in installed_backends(), reason="envpool is not installed")
-def test_a_run_on_envpool_trains_and_goes_on_with_new_episodes(tmp_path, capsys, monkeypatch):
+def test_a_run_on_envpool_trains_and_goes_on_with_new_episodes(interrupt, tmp_path, capsys):
     """Fails when the loop asks for what these games cannot give: their state."""
-    out, iterate = tmp_path / "run", Learner.iterate
-
-    def interrupted(self):
-        if self.iteration == 2:
-            raise KeyboardInterrupt
-        return iterate(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Learner, "iterate", interrupted)
-        assert main(train(out, "--processes", "1", "--backend", "envpool")) == 2
+    out = tmp_path / "run"
+    interrupt(train(out, "--processes", "1", "--backend", "envpool"))
     assert main(["train", "--resume", str(out)]) == 0
     assert "envpool cannot save running games: episodes start anew" in capsys.readouterr().err
     assert [row["iteration"] for row in RunFolder(out).metrics()] == [1, 2, 3, 4, 5, 6]
@@ -385,18 +389,10 @@ def test_events_have_the_names_that_users_of_cleanrl_know():
     }
 
 
-def test_a_resumed_run_hides_the_events_that_it_writes_again_and_no_others(tmp_path, monkeypatch):
+def test_a_resumed_run_hides_the_events_that_it_writes_again_and_no_others(interrupt, tmp_path, monkeypatch):
     """Events at the step of the state were written before it and stay; fails when they are hidden too."""
-    out, iterate, started = tmp_path / "run", Learner.iterate, []
-
-    def interrupted(self):
-        if self.iteration == 2:
-            raise KeyboardInterrupt
-        return iterate(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Learner, "iterate", interrupted)
-        assert main(train(out, "--processes", "1")) == 2
+    out, started = tmp_path / "run", []
+    interrupt(train(out, "--processes", "1"))
     writer = tensorboardX.SummaryWriter
     monkeypatch.setattr(
         tensorboardX, "SummaryWriter", lambda path, purge_step: started.append(purge_step) or writer(path)

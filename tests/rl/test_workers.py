@@ -248,6 +248,17 @@ def test_processes_share_the_running_statistics_of_batch_norm(both):
     assert all(torch.equal(left, right) for left, right in zip(one, other, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("device", "sentence"),
+    [("cuda", "2 processes need as many GPUs, and here are 1"), ("cuda:1", "leave out the number in --device cuda:1")],
+)
+def test_processes_that_would_share_a_gpu_are_refused(monkeypatch, device, sentence):
+    """They would wait for each other for ever."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(UsageError, match=sentence):
+        run_together(2, device, lambda: None)
+
+
 def test_alone_every_operation_gives_back_what_it_was_given():
     workers, tensor = Workers(), torch.tensor([1.0, 2.0])
     parameter = nn.Parameter(torch.zeros(2))
