@@ -289,6 +289,14 @@ def test_loading_a_checkpoint_runs_no_code(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+def test_processes_without_a_gpu_each_leave_no_folder_behind(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("clop.cli.train.find_device", lambda name: name)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert main(train(tmp_path / "run", "--processes", "2", "--device", "cuda")) == 2
+    assert "2 processes need as many GPUs, and here are 1" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_folder_that_holds_something_is_refused(tmp_path, capsys):
     (tmp_path / "precious.txt").write_text("mine")
     assert main(train(tmp_path)) == 2

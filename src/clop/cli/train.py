@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> None:
     from clop.experiments.run_folder import RunFolder
     from clop.rl.envs import preload
     from clop.rl.train import TrainConfig, check_run
-    from clop.rl.workers import run_together
+    from clop.rl.workers import check_gpus, run_together
 
     device = find_device(arguments.device)
     first = os.environ.get("RANK", "0") == "0"
@@ -101,6 +101,7 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         config = _config(arguments, device)
         check_run(config)
+        check_gpus(config.processes, device)
         out = arguments.out or Path("runs") / f"{config.game}-{config.method}-{config.seed}"
         folder = RunFolder.create(out, KIND, config.asdict()) if first else None
     preload(config.backend)

@@ -96,8 +96,7 @@ def run_together(size: int, device: str, body: Callable[[], Result]) -> Result:
         return _joined(body, device, int(os.environ.get("LOCAL_RANK", os.environ["RANK"])))
     if size == 1:
         return body()
-    if device.startswith("cuda"):
-        _check_gpus(size, device)
+    check_gpus(size, device)
     fork = sys.platform == "linux" and not device.startswith("cuda")
     context = multiprocessing.get_context("fork" if fork else "spawn")
     with tempfile.TemporaryDirectory(prefix="clop-") as folder:
@@ -122,8 +121,10 @@ def run_together(size: int, device: str, body: Callable[[], Result]) -> Result:
                 other.join()
 
 
-def _check_gpus(size: int, device: str) -> None:
+def check_gpus(size: int, device: str) -> None:
     """Each process has a GPU of its own; two that share one would wait for each other for ever."""
+    if size == 1 or not device.startswith("cuda") or "RANK" in os.environ:
+        return
     if device != "cuda":
         raise UsageError(f"{size} processes choose their GPUs themselves; leave out the number in --device {device}")
     if size > (found := torch.cuda.device_count()):
