@@ -211,6 +211,8 @@ def _panels(curves: Sequence[Curve], anchors: Mapping[str, tuple[int, float]]) -
             axes.set_xlabel("env steps", fontsize=8)
             axes.tick_params(labelbottom=True)
     key = f"grey: {first.name}{_ends(first, '; ')}; triangles and circles: train and test levels, at the end"
+    if any(curve.tests for curve in curves):
+        key += "; small dots: test levels, while training"
     if anchors:
         key += "; crosses: " + ", ".join(f"{name}: {value:g}" for name, (_, value) in anchors.items())
     figure.supxlabel(f"{key}\n{_notes(curves, 170)}".rstrip(), fontsize=7)
@@ -252,8 +254,14 @@ def _label_axes(axes: Any) -> None:
     axes.tick_params(labelsize=8)
     axes.margins(x=0.03)
     axes.set_xlim(left=0)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k")
+    axes.xaxis.set_major_formatter(lambda value, _: _steps_text(value))
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _steps_text(steps: float) -> str:
+    if steps >= 1e6:
+        return f"{steps / 1e6:g} M"
+    return f"{steps / 1e3:g} k" if steps else "0"
 
 
 def _columns(pairs: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
