@@ -84,3 +84,8 @@ def test_many_curves_have_a_panel_each_beside_the_first():
         assert "published: 3" in [line.get_label() for line in axes.get_lines()]
     for shown in (figure, learning_curves("few", curves[-2:])):
         assert "note daac; note idaac" in shown.get_supxlabel()
+
+
+def test_a_note_of_two_runs_is_shown_once():
+    curves = [Curve(f"idaac, seed {seed}", [(0, 0.0)], notes=["idaac.settings best"]) for seed in range(2)]
+    assert learning_curves("two", curves).get_supxlabel() == "idaac.settings best"

@@ -220,8 +220,8 @@ def _panels(curves: Sequence[Curve], anchors: Mapping[str, tuple[int, float]]) -
 
 
 def _notes(curves: Sequence[Curve], width: int) -> str:
-    """Of all curves, in lines of this many characters."""
-    return textwrap.fill("; ".join(note for curve in curves for note in curve.notes), width)
+    """Of all curves, each once, in lines of this many characters."""
+    return textwrap.fill("; ".join(dict.fromkeys(note for curve in curves for note in curve.notes)), width)
 
 
 def _draw(axes: Any, curve: Curve, colour: str) -> None:
