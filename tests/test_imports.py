@@ -47,6 +47,7 @@ def test_importing_clop_loads_torch_and_numpy_only():
         ("clop.cli", {"__main__.py", "cli"}),
         ("envpool", {"rl/envpool_backend.py"}),
         ("stable_baselines3", {"bench/sb3.py", "bench/contestants.py"}),
+        ("kornia", {"bench/pixels.py"}),
         ("pooch", {"vision/files.py"}),
         ("tensorboardX", {"experiments/loop.py"}),
     ],

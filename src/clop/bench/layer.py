@@ -4,34 +4,16 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clop.bench.timing import interleaved
+from clop.bench.timing import Row, interleaved
 from clop.functional import clop, sample_permutation
 
 ALPHA = 0.5
-
-
-@dataclass(frozen=True)
-class Row:
-    """One comparison: median milliseconds of ours and of a baseline, timed in turns."""
-
-    what: str
-    ours_ms: float
-    baseline: str
-    baseline_ms: float
-
-    @property
-    def ratio(self) -> float:
-        return self.ours_ms / self.baseline_ms
-
-    def asdict(self) -> dict[str, object]:
-        return asdict(self) | {"ratio": self.ratio}
 
 
 def run(rounds: int, on_row: Callable[[Row], None] = lambda _: None) -> list[Row]:

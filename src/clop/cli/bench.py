@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from clop.cli.flags import positive
 
 if TYPE_CHECKING:
+    from clop.bench.timing import Row
     from clop.experiments.record import Stopwatch
 
 
@@ -27,6 +28,7 @@ def add_bench(commands: Any, parser_class: type[argparse.ArgumentParser]) -> Non
     _add_methods(benches)
     _add_vision(benches)
     _add_augment(benches)
+    _add_pixels(benches)
 
 
 def _add_common(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], None]) -> None:
@@ -41,9 +43,13 @@ def _add_layer(benches: Any) -> None:
         description="Time the layer, forward and backward in float32, in turns with copying the map and its gradient, "
         "with Dropout2d, and with a plain-Python layer that follows the authors' code. About half a minute.",
     )
+    _add_comparison(parser, _bench_layer)
+
+
+def _add_comparison(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], None]) -> None:
     parser.add_argument("--rounds", type=positive, default=100, help="turns for each comparison (default: %(default)s)")
     parser.add_argument("--threads", type=positive, help="threads torch may use (default: all cores)")
-    _add_common(parser, _bench_layer)
+    _add_common(parser, run)
 
 
 def _add_train(benches: Any) -> None:
@@ -116,18 +122,40 @@ def _add_augment(benches: Any) -> None:
     _add_common(parser, _bench_augment)
 
 
+def _add_pixels(benches: Any) -> None:
+    parser: argparse.ArgumentParser = benches.add_parser(
+        "pixels",
+        help="our augmentations against kornia's",
+        description="Time augmentations of a micro-batch of frames, from bytes to the floats that the network takes, "
+        "in turns with kornia's. About a minute.",
+    )
+    _add_comparison(parser, _bench_pixels)
+
+
 def _bench_layer(arguments: argparse.Namespace) -> None:
+    from clop.bench import layer
+
+    _compare(arguments, layer.run)
+
+
+def _bench_pixels(arguments: argparse.Namespace) -> None:
+    from clop import machine
+    from clop.bench import pixels
+
+    machine.keep_memory()
+    _compare(arguments, pixels.run)
+
+
+def _compare(arguments: argparse.Namespace, run: "Callable[[int, Callable[[Row], None]], list[Row]]") -> None:
+    """Time ours against baselines, a row for each."""
     import torch
 
-    from clop.bench import layer
     from clop.experiments.record import Stopwatch
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    watch = Stopwatch("bench layer", {"rounds": arguments.rounds, "threads": torch.get_num_threads()})
-    rows = layer.run(
-        arguments.rounds, lambda row: print(f"measured {row.what} against {row.baseline}", file=sys.stderr)
-    )
+    watch = Stopwatch(f"bench {arguments.what}", {"rounds": arguments.rounds, "threads": torch.get_num_threads()})
+    rows = run(arguments.rounds, lambda row: print(f"measured {row.what} against {row.baseline}", file=sys.stderr))
     cells = [
         [row.what, f"{row.ours_ms:.3f}", row.baseline, f"{row.baseline_ms:.3f}", f"{row.ratio:.2f}"] for row in rows
     ]
