@@ -69,6 +69,15 @@ def one_step(make_learner, noise_games, envs, **settings):
     }
 
 
+def whole_rollout_normalised(make_learner, noise_games, envs):
+    """The advantages of these envs as an update sees them that normalises over the rollout."""
+    settings = SETTINGS | {"advantage_norm": "batch", "advantage_std": "unbiased"}
+    learner = make_learner(games=noise_games(len(envs)), num_envs=ENVS, **settings)
+    fill(learner, envs)
+    learner.update()
+    return learner.rollout.advantages
+
+
 def whole_iterations(make_learner, noise_games, rank):
     """Two iterations with games of one's own, in training mode with batch norm."""
     settings = {"num_envs": ENVS, "num_steps": STEPS, "minibatches": 2, "mode": "train"}
@@ -114,6 +123,7 @@ def process(folder):
         "told": workers.broadcast({"rank": workers.rank}),
         "step": one_step(make_learner, NoiseGames, list(half)),
         "added": one_step(make_learner, NoiseGames, list(half), accumulate="sum")["gradient"],
+        "over the rollout": whole_rollout_normalised(make_learner, NoiseGames, list(half)),
         "iterations": whole_iterations(make_learner, NoiseGames, workers.rank),
     }
     torch.save(result, f"{folder}/{workers.rank}.pt")
@@ -224,6 +234,13 @@ def test_advantages_are_normalised_over_both_processes(both, make_learner, noise
     assert seen.std(correction=0).item() == pytest.approx(1, abs=1e-5)
     assert both[1]["step"]["advantages"].mean() > 0.5  # the second's are larger by the shift
     torch.testing.assert_close(seen, one_step(make_learner, noise_games, list(range(ENVS)))["advantages"])
+
+
+def test_advantages_of_a_whole_rollout_are_normalised_over_both_processes(both, make_learner, noise_games):
+    """As DAAC, IDAAC and the authors' presets do. Fails when each process takes its own mean."""
+    seen = torch.cat([one["over the rollout"] for one in both], 1)  # (T, E)
+    assert both[1]["over the rollout"].mean() > 0.5
+    torch.testing.assert_close(seen, whole_rollout_normalised(make_learner, noise_games, list(range(ENVS))))
 
 
 def test_processes_play_other_games_and_keep_the_same_weights(both):

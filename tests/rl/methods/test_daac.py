@@ -208,6 +208,14 @@ def test_with_clop_the_policy_network_alone_reads_permuted_maps(make_learner, sh
     permuted.iterate()
 
 
+def test_a_falling_learning_rate_falls_for_both_networks(make_learner):
+    learner = make_learner(Daac(value_epochs=1).build(), num_envs=2, num_steps=2, schedule="linear", total_steps=16)
+    learner.iterate()
+    rates = {name: optimiser.param_groups[0]["lr"] for name, optimiser in learner.optimisers.items()}
+    assert {"policy", "value"} <= rates.keys()
+    assert rates == pytest.approx(dict.fromkeys(rates, 5e-4 * 0.75))
+
+
 def test_what_cannot_be_combined_is_refused_with_the_reason():
     with pytest.raises(UsageError, match="idaac is daac with an adversary"):
         Compose({"daac": Daac().build(), "idaac": Idaac().build()})

@@ -129,11 +129,11 @@ def plan(game="bigfish"):
     return Plan(TrainLevels(game), PPOConfig(), NetworkConfig(), torch.Generator())
 
 
-def prepared(**settings):
+def prepared(seed=0, **settings):
     """The toy rollout with partners and labels."""
     method, rollout = Idaac(**settings).build(), toy()
     method.configure(plan())
-    method.prepare(rollout, SimpleNamespace(generator=generator(), device="cpu"))
+    method.prepare(rollout, SimpleNamespace(generator=generator(seed), device="cpu"))
     return rollout
 
 
@@ -160,6 +160,8 @@ def test_partners_come_from_any_episode_of_the_level_or_from_the_same_one():
     partners = prepared().extra["partner"].flatten()
     assert torch.equal(levels[partners], levels)
     assert not torch.equal(numbers.flatten()[partners], numbers.flatten())
+    draws = torch.stack([prepared(seed=k).extra["partner"].flatten()[7] for k in range(50)])
+    assert set(draws.tolist()) == {0, 2, 4, 6, 7}, "env 1 is on level 5 in its last frame alone, env 0 in all"
     partners = prepared(same_episode=True).extra["partner"].flatten()
     assert torch.equal(numbers.flatten()[partners], numbers.flatten())
 

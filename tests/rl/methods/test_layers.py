@@ -254,6 +254,18 @@ def test_coinrun_dropout_learns_from_the_policy_that_acted_and_actor_dropout_doe
     assert min(kl["actor"]) > 1e-6
 
 
+@pytest.mark.parametrize("style", ["actor", "coinrun", "sni"])
+def test_dropout_acts_in_rollouts(make_learner, sharpen, style):
+    """The stored log-probabilities are not those of the network without dropout."""
+    learner = sharpen(make_learner(compose({"dropout": Dropout(p=0.5, style=style)})))
+    learner.method.begin_iteration(learner.context())
+    learner.collect()
+    batch = learner.rollout.minibatch(torch.arange(16))
+    with torch.no_grad():
+        clean = learner.model.eval()(batch.obs)
+    assert not torch.allclose(clean.log_prob(batch.actions), batch.log_probs, atol=1e-3)
+
+
 def test_coinrun_masks_are_drawn_once_for_each_iteration(make_learner):
     method = compose({"dropout": Dropout(p=0.2, style="coinrun")})
     learner = make_learner(method, epochs=2)

@@ -10,7 +10,6 @@ from scipy import special, stats
 from clop.errors import UsageError
 from clop.rl.methods import compose
 from clop.rl.methods.base import Method
-from clop.rl.methods.clop import Clop
 from clop.rl.methods.mixreg import Mixreg, draw_pairs, mix_frames, order_pairs
 from clop.rl.networks import as_input
 from clop.rl.rollout import Minibatch
@@ -226,11 +225,6 @@ def test_the_first_ratios_are_those_of_the_mixture(make_learner, sharpen, logp):
     (seen,) = watching.batches
     stored = learner.rollout.flat(learner.rollout.log_probs)[seen.index]
     assert torch.equal(seen.log_probs, stored) is (logp == "dominant")
-
-
-def test_mixreg_goes_with_clop(make_learner):
-    metrics, _ = make_learner(compose({"mixreg": Mixreg(), "clop": Clop(0.5)})).iterate()
-    assert np.isfinite(metrics["policy_loss"])
 
 
 def test_a_law_that_is_none_is_refused():

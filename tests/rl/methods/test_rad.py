@@ -6,6 +6,7 @@ import torch
 
 from clop.augment import AUGMENTATIONS, CLOP_CODE, augmentation
 from clop.errors import UsageError
+from clop.rl.evaluate import Agent
 from clop.rl.games import GAMES
 from clop.rl.levels import TrainLevels
 from clop.rl.methods import compose
@@ -230,17 +231,36 @@ def test_a_critic_of_its_own_sees_the_filtered_frames_too(make_learner, order):
         assert not torch.allclose(learner.model(batch.obs).value, batch.values, atol=1e-3)
 
 
+@pytest.mark.parametrize("order", [("rad", "daac"), ("daac", "rad")])
+def test_so_it_does_when_each_pass_draws_anew(make_learner, order):
+    """Frames stay bytes, which a critic that was forgotten would read as they are."""
+    configs = {"rad": Rad(aug="cutout", where="both"), "daac": Daac()}
+    learner = make_learner(compose({name: configs[name] for name in order}))
+    seen = []
+    first = learner.model.value_trunk.block1
+    first.register_forward_hook(lambda _, arguments, __: seen.append(arguments[0].clone()))
+    learner.method.begin_iteration(learner.context())
+    learner.collect()
+    raw = [as_input(frames) for frames in learner.rollout.obs]
+    assert len(seen) == len(raw) + 1
+    for changed, frames in zip(seen, raw, strict=False):
+        assert (changed == 0).sum() > (frames == 0).sum() + 4 * 3 * 7 * 7 - 100
+
+
 # ---- evaluation ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "mode"), [("crop", "eval"), ("random-conv", "train"), ("random-conv", "eval")])
 @each_place
 def test_an_evaluation_sees_clean_frames(make_learner, noise_games, name, mode, where):
+    """As protocols, videos and tests while training have it: through an agent."""
     learner = make_learner(compose({"rad": Rad(aug=name, where=where)}), mode=mode)
     learner.iterate()
     obs = torch.from_numpy(noise_games(3, seed=5).observe().obs)
     before = learner.noise.get_state()
-    output = learner.method.act(learner.model, obs, "eval", learner.context())
+    agent = Agent(learner.model, learner.method, learner.context())
+    with agent.playing(seed=1):
+        output = agent(obs)
     plain = make_learner()
     plain.model.load_state_dict(learner.model.state_dict())
     with torch.no_grad():
@@ -265,7 +285,11 @@ def test_so_does_one_between_the_start_of_an_iteration_and_its_first_frame(make_
 
 
 @each_place
-def test_rad_goes_with_clop(make_learner, where):
-    learner = make_learner(compose({"rad": Rad(aug="random-conv", where=where), "clop": Clop(0.5)}))
-    metrics, _ = learner.iterate()
-    assert np.isfinite(metrics["policy_loss"])
+def test_rad_goes_with_clop(make_learner, vector, where):
+    """Each of them matters: without it, one update leads elsewhere."""
+    parts = {"rad": Rad(aug="random-conv", where=where), "clop": Clop(0.5)}
+    learners = [make_learner(compose(of)) for of in (parts, {"rad": parts["rad"]}, {"clop": parts["clop"]})]
+    for learner in learners:
+        learner.iterate()
+    both, *alone = (vector(learner.model.parameters()) for learner in learners)
+    assert not any(torch.equal(both, one) for one in alone)

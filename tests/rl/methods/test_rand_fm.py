@@ -137,6 +137,7 @@ def test_the_gradient_of_the_term_goes_through_filtered_frames_only(make_learner
     term, _ = method.penalty(model, batch, method.views(model, batch, PHASE, None), PHASE, learner.context())
     term.backward()
     ours = vector(p.grad for p in model.parameters() if p.grad is not None)
+    assert method.layer.on is on
 
     method.layer.on = False
     target = model(batch.obs).features.detach()
@@ -150,7 +151,6 @@ def test_the_gradient_of_the_term_goes_through_filtered_frames_only(make_learner
 
     torch.testing.assert_close(ours, gradient(True), atol=1e-6, rtol=1e-3)
     assert not torch.allclose(ours, gradient(False), atol=1e-6, rtol=1e-3)
-    assert method.layer.on is False
 
 
 @pytest.mark.parametrize("on", [True, False])

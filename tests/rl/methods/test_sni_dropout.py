@@ -82,10 +82,20 @@ def test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight):
     resumed_as_straight(lambda: SNI.build())
 
 
-def test_it_cannot_be_combined_with_another_neck():
+def test_the_slow_mask_is_part_of_its_state(make_learner):
+    one, other = (SNI.build() for _ in range(2))
+    for method in (one, other):
+        make_learner(method)
+    one.neck.slow.redraw(torch.Generator().manual_seed(3))
+    other.load(one.state())
+    assert torch.equal(one.neck.slow.kept, other.neck.slow.kept)
+
+
+def test_it_cannot_be_combined_with_another_neck(make_learner):
     with pytest.raises(UsageError, match="both decide the learner's views"):
         Compose({"dropout": SNI.build(), "ibac_sni": IbacSni().build()})
-    Compose({"dropout": Dropout().build(), "ibac_sni": IbacSni().build()})
+    with pytest.raises(UsageError, match="act in training mode and another in evaluation mode"):
+        make_learner(Compose({"dropout": Dropout().build(), "ibac_sni": IbacSni().build()}))
 
 
 def test_a_share_that_is_none_is_refused():

@@ -99,7 +99,7 @@ class RandFmMethod(Method):
 class RandomFilter(nn.Module):
     """A convolution of the frames that is not learnt; off until it is switched on, and in evaluation mode.
 
-    Its weight is no buffer: processes have filters of their own, and buffers are averaged over them.
+    Its weight is no buffer: processes have filters of their own, and a checkpoint keeps the buffers of one.
     """
 
     def __init__(self) -> None:

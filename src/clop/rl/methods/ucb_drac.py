@@ -126,13 +126,17 @@ class Bandit:
     def choose(self) -> int:
         if self.init == "sweep" and 0 in self.credits:
             return self.credits.index(0)
+        bounds = self.bounds()
+        return bounds.index(max(bounds))
+
+    def bounds(self) -> list[float]:
+        """Of the arms; with ``sweep``, once each was tried."""
         start = 1 if self.init == "reference" else 0
         log = math.log(start + sum(self.credits))
-        bounds = [
+        return [
             (sum(window) / len(window) if window else 0.0) + self.exploration * math.sqrt(log / (start + count))
             for window, count in zip(self.windows, self.credits, strict=True)
         ]
-        return bounds.index(max(bounds))
 
     def state(self) -> dict[str, Any]:
         return {"credits": list(self.credits), "windows": [list(window) for window in self.windows]}
