@@ -123,6 +123,7 @@ def process(folder):
         "told": workers.broadcast({"rank": workers.rank}),
         "step": one_step(make_learner, NoiseGames, list(half)),
         "added": one_step(make_learner, NoiseGames, list(half), accumulate="sum")["gradient"],
+        "micro": one_step(make_learner, NoiseGames, list(half), advantage_norm="micro")["advantages"],
         "over the rollout": whole_rollout_normalised(make_learner, NoiseGames, list(half)),
         "iterations": whole_iterations(make_learner, NoiseGames, workers.rank),
     }
@@ -234,6 +235,14 @@ def test_advantages_are_normalised_over_both_processes(both, make_learner, noise
     assert seen.std(correction=0).item() == pytest.approx(1, abs=1e-5)
     assert both[1]["step"]["advantages"].mean() > 0.5  # the second's are larger by the shift
     torch.testing.assert_close(seen, one_step(make_learner, noise_games, list(range(ENVS)))["advantages"])
+
+
+def test_advantages_of_a_micro_batch_are_those_of_one_process(both):
+    """As each worker of OpenAI's code has it; fails when micro-batches of two processes are normalised together."""
+    for one in both:
+        parts = one["micro"].flatten().split(SETTINGS["micro_batch"])
+        assert [part.mean().item() for part in parts] == pytest.approx([0, 0], abs=1e-5)
+        assert [part.std(correction=0).item() for part in parts] == pytest.approx([1, 1], abs=1e-5)
 
 
 def test_advantages_of_a_whole_rollout_are_normalised_over_both_processes(both, make_learner, noise_games):

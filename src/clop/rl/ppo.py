@@ -162,7 +162,7 @@ class Learner:
         """All phases of one update; the mean of what was logged, over optimiser steps and processes."""
         config, rollout, ctx = self.config, self.rollout, self.context()
         if config.advantage_norm == "batch":
-            rollout.advantages = self._normalised([rollout.advantages], self.workers)[0]
+            rollout.advantages = self._normalised([rollout.advantages])[0]
         logs: dict[str, list[Tensor]] = {}
         self.model.train()
         for phase in self.method.phases(config, ctx):
@@ -186,10 +186,10 @@ class Learner:
         config = self.config
         batches = [self.method.batch(self._fetch(part), ctx) for part in index.split(config.micro_batch)]
         if config.advantage_norm == "minibatch":
-            advantages = self._normalised([batch.advantages for batch in batches], self.workers)
+            advantages = self._normalised([batch.advantages for batch in batches])
             batches = [b.replace(advantages=a) for b, a in zip(batches, advantages, strict=True)]
         elif config.advantage_norm == "micro":
-            batches = [b.replace(advantages=self._normalised([b.advantages], Workers())[0]) for b in batches]
+            batches = [b.replace(advantages=self._normalised([b.advantages], alone=True)[0]) for b in batches]
         self.method.before_step(batches, phase, ctx)
         optimiser = self.optimisers[phase.group]
         optimiser.zero_grad()
@@ -241,13 +241,17 @@ class Learner:
             total = total + penalty
         return total, logs | dict(values)
 
-    def _normalised(self, parts: list[Tensor], workers: Workers) -> list[Tensor]:
-        """Advantages with mean 0 and standard deviation 1 over all parts and these processes."""
+    def _normalised(self, parts: list[Tensor], alone: bool = False) -> list[Tensor]:
+        """Advantages with mean 0 and standard deviation 1 over all parts, and over all processes unless ``alone``."""
+
+        def total(tensor: Tensor) -> Tensor:
+            return tensor.sum() if alone else self.workers.sum(tensor.sum())
+
         flat = torch.cat([part.flatten() for part in parts]).double()
-        count = len(flat) * workers.size
-        mean = workers.sum(flat.sum()) / count
+        count = len(flat) * (1 if alone else self.workers.size)
+        mean = total(flat) / count
         correction = 1 if self.config.advantage_std == "unbiased" else 0
-        std = (workers.sum(((flat - mean) ** 2).sum()) / (count - correction)).sqrt()
+        std = (total((flat - mean) ** 2) / (count - correction)).sqrt()
         return [((part - mean) / (std + self.config.advantage_epsilon)).to(part.dtype) for part in parts]
 
     # ---- state ---------------------------------------------------------------------------------------------------
