@@ -94,7 +94,7 @@ def test_each_row_of_the_rollout_is_what_the_games_told(make_learner, noise_game
         assert np.array_equal(kept.episode_steps[t], frames.episode_steps)
         assert np.array_equal(kept.actions[t], actions)
         assert np.array_equal(kept.dones[t], step.dones)
-        assert np.array_equal(kept.rewards[t], raw_to_normalised(step.rewards, step.dones))
+        assert np.array_equal(kept.rewards[t], raw_to_normalised([step.rewards], [step.dones])[0])
     told = [step.finished for *_, step in games.told if len(step.finished.envs)]
     assert len(told) > 1
     assert [e.returns.tolist() for e in episodes] == [e.returns.tolist() for e in told]

@@ -16,6 +16,7 @@ from torch import nn
 from clop.errors import UsageError
 from clop.rl.methods.base import Method, Phase
 from clop.rl.networks import NetworkConfig
+from clop.rl.reward_norm import RewardNormaliser
 from clop.rl.workers import Workers, run_together
 
 STEPS, ENVS = 4, 4  # of both processes together
@@ -66,6 +67,19 @@ def one_step(make_learner, noise_games, envs, **settings):
         "gradient": flat_gradient(learner),
         "advantages": torch.cat(method.advantages).view(STEPS, len(envs)),
         "weights": weights(learner),
+    }
+
+
+def normalised_rewards(envs):
+    """Two rollouts of these envs, whose rewards differ between the envs, and the moments they leave."""
+    generator = torch.Generator().manual_seed(1)
+    rewards = torch.rand(2, STEPS, ENVS, generator=generator, dtype=torch.float64) * torch.arange(1, ENVS + 1) ** 2
+    dones = torch.rand(2, STEPS, ENVS, generator=generator) < 0.3
+    normaliser = RewardNormaliser(len(envs))
+    scaled = [normaliser(r[:, envs].numpy(), d[:, envs].numpy()) for r, d in zip(rewards, dones, strict=True)]
+    return {
+        "rewards": torch.stack([torch.from_numpy(part) for part in scaled]),
+        "moments": [normaliser.mean, normaliser.variance, normaliser.count],
     }
 
 
@@ -124,6 +138,7 @@ def process(folder):
         "step": one_step(make_learner, NoiseGames, list(half)),
         "added": one_step(make_learner, NoiseGames, list(half), accumulate="sum")["gradient"],
         "micro": one_step(make_learner, NoiseGames, list(half), advantage_norm="micro")["advantages"],
+        "normalised rewards": normalised_rewards(list(half)),
         "over the rollout": whole_rollout_normalised(make_learner, NoiseGames, list(half)),
         "iterations": whole_iterations(make_learner, NoiseGames, workers.rank),
     }
@@ -250,6 +265,18 @@ def test_advantages_of_a_whole_rollout_are_normalised_over_both_processes(both, 
     seen = torch.cat([one["over the rollout"] for one in both], 1)  # (T, E)
     assert both[1]["over the rollout"].mean() > 0.5
     torch.testing.assert_close(seen, whole_rollout_normalised(make_learner, noise_games, list(range(ENVS))))
+
+
+def test_rewards_are_divided_by_the_deviation_of_both_processes(both):
+    """One critic learns from all of them; fails when each process has a scale of its own."""
+    union = normalised_rewards(list(range(ENVS)))
+    for one in both:
+        assert one["normalised rewards"]["moments"] == pytest.approx(union["moments"], rel=1e-12)
+    assert both[0]["normalised rewards"]["moments"] == both[1]["normalised rewards"]["moments"]
+    together = torch.cat([one["normalised rewards"]["rewards"] for one in both], -1)
+    torch.testing.assert_close(together, union["rewards"])
+    alone = normalised_rewards([0, 1])["moments"]
+    assert alone[1] < 0.5 * union["moments"][1], "the control: the first process by itself"
 
 
 def test_processes_play_other_games_and_keep_the_same_weights(both):

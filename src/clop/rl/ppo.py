@@ -107,7 +107,7 @@ class Learner:
         }
         self.rollout = Rollout(self.config.num_steps, self.games.num_envs, plan.frames)
         check_share(self.config, len(self.rollout))
-        self.rewards = RewardNormaliser(self.games.num_envs, self.config.reward_gamma)
+        self.rewards = RewardNormaliser(self.games.num_envs, self.config.reward_gamma, workers=self.workers)
         self.iteration = self.env_steps = 0
 
     # ---- one iteration -----------------------------------------------------------------------------------------
@@ -144,13 +144,14 @@ class Learner:
             rollout.actions[t] = actions
             rollout.log_probs[t] = output.log_prob(actions)
             rollout.values[t] = output.known_value
-            rollout.rewards[t] = torch.from_numpy(self.rewards(step.rewards, step.dones))
+            rollout.rewards[t] = torch.from_numpy(step.rewards)
             rollout.dones[t] = torch.from_numpy(step.dones)
             rollout.level_seeds[t] = torch.from_numpy(frames.level_seeds)
             rollout.episode_steps[t] = torch.from_numpy(frames.episode_steps)
             if len(step.finished.envs):
                 finished.append(step.finished)
         last = self._act(self.method.observe(torch.from_numpy(self.games.observe().obs), ctx), ctx)
+        rollout.rewards = torch.from_numpy(self.rewards(rollout.rewards.numpy(), rollout.dones.numpy()))
         rollout.finish(last.known_value, self.config.gamma, self.config.gae_lambda)
         return finished
 

@@ -20,8 +20,8 @@ Result = TypeVar("Result")
 class Workers:
     """This process among those of the run; with one process every operation is for free.
 
-    Every process holds the same weights. Gradients are averaged before each step, so k processes with a share of the
-    minibatch each do what one would do with all of it.
+    Every process holds the same weights. Gradients are averaged before each step, and advantages and rewards normalised
+    over all processes, so k processes with a share of the games each do what one would do with all of them.
     """
 
     def __init__(self) -> None:
