@@ -14,6 +14,7 @@ from clop.rl.methods.base import Method, Plan
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.rad import Rad
+from clop.rl.methods.rand_fm import RandFm
 from clop.rl.networks import NetworkConfig, as_input
 from clop.rl.ppo import PPOConfig
 
@@ -245,6 +246,12 @@ def test_so_it_does_when_each_pass_draws_anew(make_learner, order):
     assert len(seen) == len(raw) + 1
     for changed, frames in zip(seen, raw, strict=False):
         assert (changed == 0).sum() > (frames == 0).sum() + 4 * 3 * 7 * 7 - 100
+
+
+def test_but_nothing_of_what_other_methods_do_to_the_frames_of_the_policy(make_learner):
+    learner = make_learner(compose({"rand_fm": RandFm(), "rad": Rad(aug="cutout", where="both"), "daac": Daac()}))
+    learner.method.begin_iteration(learner.context())
+    assert learner.model.value_trunk.input is learner.method.methods["rad"].layer
 
 
 # ---- evaluation ------------------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class RadMethod(Method):
         if self.config.where == "collect":
             self.layer.held = self.augmentation.draw(1, (3, 64, 64), generator=ctx.generator, device=ctx.device)
         if ctx.model.value_trunk is not None:
-            ctx.model.value_trunk.input = ctx.model.trunk.input  # a critic of its own sees the same frames
+            ctx.model.value_trunk.input = self.layer  # a critic of its own sees the same frames
 
     def observe(self, obs: Tensor, ctx: Context) -> Tensor:
         if self.layer is not None:
