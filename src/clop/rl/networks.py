@@ -95,7 +95,7 @@ class Output:
         """One action each, (N,). By Gumbel's trick, whose noise is drawn on the generator's device."""
         logits = self.known_logits
         device = logits.device if generator is None else generator.device
-        uniform = torch.rand(logits.shape, generator=generator, device=device).to(logits.device)
+        uniform = torch.rand(logits.shape, generator=generator, device=device).to(logits.device, non_blocking=True)
         return (logits - (-uniform.log()).log()).argmax(-1)
 
 

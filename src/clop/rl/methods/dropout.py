@@ -136,7 +136,7 @@ class SharedMask(nn.Module):
     def redraw(self, generator: torch.Generator) -> None:
         if self.p > 0:
             mask = torch.empty(self.kept.shape).bernoulli_(1 - self.p, generator=generator)
-            self.kept.copy_(mask / (1 - self.p))
+            self.kept.copy_(mask / (1 - self.p), non_blocking=True)
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.kept if self.training and self.p > 0 else x

@@ -49,7 +49,8 @@ class MixregMethod(Method):
     def batch(self, batch: Minibatch, ctx: Context) -> Minibatch:
         if self.config.beta == 0:
             return batch
-        dominant, other, weight = (x.to(ctx.device) for x in draw_pairs(len(batch), self.config.beta, ctx.generator))
+        pairs = draw_pairs(len(batch), self.config.beta, ctx.generator)
+        dominant, other, weight = (column.to(ctx.device, non_blocking=True) for column in pairs)
         return self.mix(batch[dominant], batch[other], weight)
 
     def mix(self, heavy: Minibatch, light: Minibatch, weight: Tensor) -> Minibatch:

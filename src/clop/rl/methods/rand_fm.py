@@ -68,7 +68,7 @@ class RandFmMethod(Method):
         frames = as_input(obs)
         if self.config.evaluation == "random":
             return act(model, self.layer.filtered(frames) if self.layer.on else frames, stage, ctx)
-        filters = [draw_filter(ctx.generator).to(ctx.device) for _ in range(self.config.samples)]
+        filters = [draw_filter(ctx.generator).to(ctx.device, non_blocking=True) for _ in range(self.config.samples)]
         return mean_policy([act(model, convolve(frames, weight), stage, ctx) for weight in filters])
 
     def penalty(
