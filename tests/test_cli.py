@@ -33,7 +33,9 @@ def test_methods_are_listed_with_their_settings_and_a_misspelt_one_is_told(capsy
     listed = capsys.readouterr().out
     assert all(name in listed for name in METHODS)
     assert main(["methods", "clop"]) == 0
-    assert "alpha" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "--clop.alpha (default: auto) Probability of a swap" in told
+    assert "--[no-]clop.channel-consistent (default: True) Whether all channels are permuted alike" in told
     assert main(["methods", "clpo"]) == 2
     assert "did you mean 'clop'?" in capsys.readouterr().err
 

@@ -27,7 +27,7 @@ def add_group(parser: argparse.ArgumentParser, name: str, config: type[Any]) -> 
             "default": argparse.SUPPRESS,
             "help": (texts.get(field.name, "") + shown).replace("%", "%%"),
         }
-        group.add_argument(_flag(name, field.name), **(options | _options(hints[field.name])))
+        group.add_argument(flag_of(name, field.name), **(options | _options(hints[field.name])))
 
 
 def given(arguments: argparse.Namespace, name: str) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def refuse_inactive(arguments: argparse.Namespace, known: Mapping[str, Any], act
     for name in known:
         fields = given(arguments, name)
         if name not in active and fields:
-            flag = _flag(name, next(iter(fields)))
+            flag = flag_of(name, next(iter(fields)))
             raise UsageError(f"{flag} is a setting of {name}, which is not active here; {how.format(name=name)}")
 
 
@@ -105,7 +105,7 @@ def find_device(name: str | None) -> str:
     return name
 
 
-def _flag(group: str, field: str) -> str:
+def flag_of(group: str, field: str) -> str:
     return f"--{group}{_SEPARATOR}{field}".replace("_", "-")
 
 

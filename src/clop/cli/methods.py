@@ -11,6 +11,8 @@ _BESIDES = {
 }
 """What has published numbers and no settings of its own."""
 
+_UNPUBLISHED = "published by Bertoin and Rachelson: in none of their tables of agents"
+
 
 def add_methods(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -34,18 +36,20 @@ def _methods(arguments: argparse.Namespace) -> None:
         raise UsageError(one_of("method", arguments.name, known))
     for name in known if arguments.name is None else [arguments.name]:
         columns = columns_of(name)
-        published = f"published by Bertoin and Rachelson: {'; '.join(columns)}" if columns else "published: nowhere"
+        published = f"published by Bertoin and Rachelson: {'; '.join(columns)}" if columns else _UNPUBLISHED
         if name in _BESIDES:
             _print(name, _BESIDES[name], [published])
             continue
         config = METHODS[name]
-        fields = [(field.name, _default(field.default)) for field in dataclasses.fields(config)]  # type: ignore[arg-type]
+        defaults = {field.name: field.default for field in dataclasses.fields(config)}  # type: ignore[arg-type]
         if arguments.name is None:
-            settings = ["settings: " + ", ".join(f"{field} {default}" for field, default in fields)]
+            settings = ["settings: " + ", ".join(f"{field} {_text(value)}" for field, value in defaults.items())]
         else:
             texts = field_texts(config)
-            settings = [f"--{name}.{field} (default: {default}): {texts.get(field, '')}" for field, default in fields]
-            settings = [text.replace("_", "-", text.split(" ")[0].count("_")) for text in settings]
+            settings = [
+                f"{_shown(name, field, value)} (default: {_text(value)}) {texts.get(field, '')}".rstrip()
+                for field, value in defaults.items()
+            ]
         _print(name, first_line(config), [*settings, published])
 
 
@@ -55,5 +59,13 @@ def _print(name: str, about: str, lines: list[str]) -> None:
         print(textwrap.fill(line, 116, initial_indent=" " * 18, subsequent_indent=" " * 20))
 
 
-def _default(value: Any) -> str:
-    return "auto" if value is None else str(value)
+def _shown(name: str, field: str, default: Any) -> str:
+    """The flag, as it is typed; one that is on or off has two forms."""
+    from clop.cli.flags import flag_of
+
+    flag = flag_of(name, field)
+    return flag.replace("--", "--[no-]", 1) if isinstance(default, bool) else flag
+
+
+def _text(default: Any) -> str:
+    return "auto" if default is None else str(default)

@@ -29,8 +29,11 @@ class Clop:
     variant: Variant = "paper"
     """``paper`` is the paper's rule, ``raster`` that of the authors' code."""
     local: bool = True
+    """Whether positions swap with direct neighbours, and not with any other (the paper's ablation)."""
     channel_consistent: bool = True
+    """Whether all channels are permuted alike, and not each in its own way (the paper's ablation)."""
     per_sample: bool = False
+    """Whether each frame has a permutation of its own, and not all frames of a pass the same."""
     rollout_mode: Mode = "train"
     """Whether the layer acts while collecting (``train``, as in the authors' code) or only in updates."""
 
