@@ -291,7 +291,7 @@ def test_hard_test_levels_that_were_trained_on_are_refused(start, number, overla
     if not overlaps:
         assert trained.level_range("test") == (500, 1000)
     else:
-        with pytest.raises(UsageError, match="levels 500 to 1499, and this agent was trained on levels"):
+        with pytest.raises(UsageError, match="levels 500 to 1499, and training has levels"):
             trained.level_range("test")
 
 

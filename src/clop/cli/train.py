@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> None:
     from clop.experiments.loop import resumable
     from clop.experiments.run_folder import RunFolder
     from clop.rl.envs import preload
-    from clop.rl.train import TrainConfig, check_run
+    from clop.rl.train import TrainConfig, check_asked, check_run
     from clop.rl.workers import check_gpus, run_together
 
     device = find_device(arguments.device)
@@ -101,6 +101,7 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         config = _config(arguments, device)
         check_run(config)
+        check_asked(config, {group: given(arguments, group) for group in ("ppo", "network")})
         check_gpus(config.processes, device)
         out = arguments.out or Path("runs") / f"{config.game}-{config.method}-{config.seed}"
         folder = RunFolder.create(out, KIND, config.asdict()) if first else None
@@ -187,7 +188,7 @@ def _processes(wanted: str, num_envs: int, device: str) -> int:
     if "WORLD_SIZE" in os.environ:
         return int(os.environ["WORLD_SIZE"])
     if wanted != "auto":
-        if not wanted.isdigit() or int(wanted) < 1:
+        if not wanted.isdecimal() or int(wanted) < 1:
             raise UsageError(f"--processes: expected a number of at least 1 or auto, got {wanted!r}")
         return int(wanted)
     if device != "cpu":

@@ -270,11 +270,7 @@ def evaluate(
         progress: Is told of each counted episode; there will be ``config.total``.
     """
     backend = choose_backend(backend)
-    if agent.mixes_frames and (config.counts == "list" or config.envs == 1):
-        raise UsageError(
-            f"batch norm with the statistics of the frames at hand needs many games to the end, which {config.name} "
-            f"with {config.envs} does not have; use the protocol clop-v1 with more episodes"
-        )
+    check_games(config, agent.mixes_frames)
     seeds = Seeds.of(config.seed, config.levels)
     dice = torch.Generator().manual_seed(seeds.actions)
 
@@ -313,6 +309,15 @@ def evaluate(
                     rows = play_quota(act, games, config.quota, count, agent.mixes_frames)
     about = (config.name, trained.game, trained.mode, config.levels, text, backend, config.seed)
     return Evaluation(*about, rows, unfinished)
+
+
+def check_games(config: EvalConfig, mixes_frames: bool) -> None:
+    """A :class:`UsageError` for a network that normalises frames by one another and has only one."""
+    if mixes_frames and (config.counts == "list" or config.envs == 1):
+        raise UsageError(
+            f"batch norm with the statistics of the frames at hand needs many games to the end, which {config.name} "
+            f"with {config.envs} does not have; use the protocol clop-v1 with more episodes"
+        )
 
 
 def choose_actions(output: Output, greedy: bool, dice: torch.Generator) -> Tensor:

@@ -43,8 +43,9 @@ class TrainLevels:
         first, count = _HARD_TEST_LEVELS
         if self.start_level < first + count and first < self.start_level + self.num_levels:
             raise UsageError(
-                f"clop-v1 tests hard mode on {range_text(first, count)}, and this agent was trained on "
-                f"{range_text(self.start_level, self.num_levels)}; use the protocol strict-v1"
+                f"clop-v1 tests hard mode on {range_text(first, count)}, and training has "
+                f"{range_text(self.start_level, self.num_levels)}; train on levels below {first} or on all, and "
+                "evaluate an agent that is trained already by the protocol strict-v1"
             )
         return first, count
 

@@ -48,6 +48,11 @@ class NetworkConfig:
     skip_relu: bool = False
     """Whether residual pairs add their rectified input, as a ReLU in place does in the code of DrAC, DAAC and IDAAC."""
 
+    @property
+    def mixes_frames(self) -> bool:
+        """Whether what it makes of a frame depends on the frames beside it, in evaluation mode too."""
+        return self.norm != "none" and self.norm_statistics == "batch"
+
     def __post_init__(self) -> None:
         if self.width not in WIDTHS:
             raise UsageError(f"the width of the network is one of {WIDTHS}, got {self.width}")

@@ -10,6 +10,7 @@ import torch
 from clop.errors import UsageError
 from clop.rl import methods
 from clop.rl.envs import VectorGames
+from clop.rl.evaluate import EvalConfig, check_games
 from clop.rl.games import check_mode, find_game
 from clop.rl.levels import TrainLevels
 from clop.rl.methods import METHODS, MethodConfig
@@ -145,11 +146,31 @@ def edited_plan(config: TrainConfig) -> Plan:
 
 def check_run(config: TrainConfig) -> None:
     """A :class:`UsageError` for what would end a run after it has begun: methods that contradict each other, levels
-    that cannot be tested on, a share of the transitions that no minibatches divide."""
+    that cannot be tested on, tests that the network is not fit for, a share of the transitions that no minibatches
+    divide."""
     plan = edited_plan(config)
     plan.check()
+    check_games(EvalConfig(episodes=config.eval_episodes), plan.network.mixes_frames)
+    if config.test_every:
+        check_games(EvalConfig(episodes=config.test_episodes), plan.network.mixes_frames)
     build_plan(config).levels.level_range("test")
     check_share(plan.ppo, plan.ppo.batch // config.processes)
+
+
+def check_asked(config: TrainConfig, asked: Mapping[str, Mapping[str, Any]]) -> None:
+    """A :class:`UsageError` for a setting that was asked for and that a method sets otherwise.
+
+    Args:
+        config: Of the run.
+        asked: Names and values of settings, by their groups ``ppo`` and ``network``.
+    """
+    plan = edited_plan(config)
+    for group, settings in asked.items():
+        for name, value in settings.items():
+            used = getattr(getattr(plan, group), name)
+            if used != value:
+                flag = f"--{group}.{name}".replace("_", "-")
+                raise UsageError(f"{flag} {value}: {config.method} sets it to {used}; leave it out")
 
 
 def game_seed(seed: int, stream: int) -> int:

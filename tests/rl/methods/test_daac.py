@@ -9,7 +9,7 @@ from torch import nn
 from clop import CLOP
 from clop.errors import UsageError
 from clop.rl.games import NUM_ACTIONS
-from clop.rl.methods.base import Compose, Method
+from clop.rl.methods.base import Compose, Method, Phase
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.idaac import Idaac
@@ -166,7 +166,10 @@ class TwoPhases(Method):
         plan.ppo = replace(plan.ppo, advantage_norm="batch", advantage_std="unbiased", advantage_epsilon=1e-5)
 
     def phases(self, ppo, ctx):
-        return Daac(value_epochs=2).build().phases(ppo, ctx)
+        return [
+            Phase("policy", "policy", 1, ppo.minibatches, policy=1.0, value=0.0, entropy=0.01),
+            Phase("value", "value", 2, ppo.minibatches, policy=0.0, value=1.0, entropy=0.0),
+        ]
 
 
 def test_without_the_head_it_is_decoupled_ppo_bit_for_bit(make_learner):

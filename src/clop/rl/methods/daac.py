@@ -53,7 +53,14 @@ class DaacMethod(Method):
 
     def configure(self, plan: Plan) -> None:
         plan.network = replace(plan.network, topology="decoupled", dense_init="orthogonal")
-        plan.ppo = replace(plan.ppo, advantage_norm="batch", advantage_std="unbiased", advantage_epsilon=1e-5)
+        plan.ppo = replace(
+            plan.ppo,
+            epochs=self.config.policy_epochs,
+            value_coef=1.0,
+            advantage_norm="batch",
+            advantage_std="unbiased",
+            advantage_epsilon=1e-5,
+        )
         with torch.random.fork_rng(devices=[]):  # so that the other weights are those of the network without the head
             head = linear_head(FEATURES + NUM_ACTIONS, 1, gain=1.0)
         plan.put("adv_head", head)
@@ -61,8 +68,8 @@ class DaacMethod(Method):
     def phases(self, ppo: "PPOConfig", ctx: Context) -> Sequence[Phase]:
         config = self.config
         return [
-            Phase("policy", "policy", config.policy_epochs, ppo.minibatches, 1.0, 0.0, ppo.entropy_coef),
-            Phase("value", "value", config.value_epochs, ppo.minibatches, 0.0, 1.0, 0.0, every=config.value_every),
+            Phase("policy", "policy", ppo.epochs, ppo.minibatches, 1.0, 0.0, ppo.entropy_coef),
+            Phase("value", "value", config.value_epochs, ppo.minibatches, 0.0, ppo.value_coef, 0.0, config.value_every),
         ]
 
     def views(self, model: Network, batch: Minibatch, phase: Phase, ctx: Context) -> Sequence[tuple[float, Output]]:
