@@ -25,11 +25,9 @@ class Grayscale(Augmentation):
     def _apply(self, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:
         if images.shape[1] == 1:
             return images
-        is_bytes = images.dtype == torch.uint8
-        floats = images.float() if is_bytes else images
-        red, green, blue = floats.unbind(1)
-        gray = (red * _LUMA[0]).add_(green, alpha=_LUMA[1]).add_(blue, alpha=_LUMA[2])  # (N, H, W)
-        gray = gray.round_().to(torch.uint8) if is_bytes else gray
+        red, green, blue = images.unbind(1)
+        gray = (red * _LUMA[0]).add_(green, alpha=_LUMA[1]).add_(blue, alpha=_LUMA[2])  # (N, H, W), floats
+        gray = gray.round_().to(torch.uint8) if images.dtype == torch.uint8 else gray
         result = torch.empty_like(images)
         for channel in result.unbind(1):  # faster than one copy to all
             channel.copy_(gray)

@@ -104,14 +104,25 @@ class Tilt(Augmentation):
         return {"angle": draw_uniform(-self.degrees, self.degrees, count, generator)}
 
     def _apply(self, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:
-        ratio = images.shape[2] / images.shape[3]
-        angle = torch.deg2rad(drawn["angle"])
-        cosine, sine, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
-        rows = ((cosine, -sine * ratio, zero), (sine / ratio, cosine, zero))  # in a frame that goes from -1 to 1
-        theta = torch.stack([torch.stack(row, 1) for row in rows], 1)
-        grid = F.affine_grid(theta, list(images.shape), align_corners=False)
         floats = as_floats(images)
+        angle = torch.deg2rad(drawn["angle"])
+        grid = _turned_places(angle, *images.shape[2:])
         return as_like(F.grid_sample(floats, grid.to(floats.dtype), align_corners=False), images)
+
+
+def _turned_places(angle: Tensor, height: int, width: int) -> Tensor:
+    """(N, H, W, 2) Where each pixel comes from when the image is turned by (N,) angles, in a frame from -1 to 1.
+
+    What ``affine_grid`` gives, in a fifth of its time: a row adds the same to all its columns.
+    """
+    rows, columns = (
+        torch.arange(1 - side, side, 2, device=angle.device, dtype=angle.dtype) / side for side in (height, width)
+    )
+    cosine, sine, ratio = angle.cos()[:, None], angle.sin()[:, None], height / width
+    places = torch.empty(len(angle), height, width, 2, device=angle.device, dtype=angle.dtype)
+    torch.add((cosine * columns)[:, None], (-sine * ratio * rows)[:, :, None], out=places[..., 0])
+    torch.add((sine / ratio * columns)[:, None], (cosine * rows)[:, :, None], out=places[..., 1])
+    return places
 
 
 @dataclass(frozen=True)
