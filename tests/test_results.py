@@ -2,6 +2,7 @@
 
 import json
 import re
+import statistics
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from clop.rl.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+METHODS_PAGE = (ROOT / "docs/methods.md").read_text()
 CONFIGS = sorted((ROOT / "results").rglob("config.json"))
 RECORDS = sorted(path for folder in ("bench", "digits") for path in (ROOT / "results" / folder).glob("*.json"))
 
@@ -81,7 +83,7 @@ def test_the_readme_has_the_speeds_of_the_records():
 
 def test_the_page_of_methods_has_the_costs_of_the_record():
     """Fails for a table that was left behind, for a method that was not timed, and for one that got too slow."""
-    cells = cells_of((ROOT / "docs/methods.md").read_text())
+    cells = cells_of(METHODS_PAGE)
     rows = RunRecord.read(ROOT / "results/bench/methods.json").metrics["rows"]
     assert {row["method"] for row in rows} == set(METHODS)
     for row in rows:
@@ -90,6 +92,46 @@ def test_the_page_of_methods_has_the_costs_of_the_record():
         measured = (f"{row['explained']:.2f}", f"{row['ratio']:.2f}", quartiles, f"{row['excess']:.2f}")
         assert (row["method"], passes, *measured) in cells
         assert row["excess"] <= 1.15
+
+
+def test_the_page_of_methods_has_the_times_of_augmentations():
+    cells = cells_of(METHODS_PAGE)
+    for row in RunRecord.read(ROOT / "results/bench/pixels.json").metrics["rows"]:
+        times = [f"{row[name]:.1f}" for name in ("ours_ms", "baseline_ms")]
+        assert (row["what"], times[0], row["baseline"], times[1], f"{row['ratio']:.2f}") in cells
+
+
+def curve(name):
+    """The running returns of a run, and its row on the page of methods."""
+    folder = ROOT / "results" / "curves" / name
+    returns = [json.loads(line)["episodic_return"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    last_quarter = statistics.mean(returns[-(len(returns) // 4) :]) if len(returns) > 1 else None
+    ends = [json.loads((folder / "summary.json").read_text())[levels] for levels in ("train", "test")]
+    row = (
+        "" if last_quarter is None else f"{last_quarter:.2f}",
+        *(f"{end['mean']:.2f} ± {end['standard_error']:.2f}" for end in ends),
+    )
+    return last_quarter, ends[0]["mean"], row
+
+
+@pytest.mark.parametrize("method", ["ppo", *METHODS])
+def test_every_method_was_seen_learning(method):
+    """Fails for a method that was not run, was run at another scale than the figure says, or did not learn."""
+    config = json.loads((ROOT / "results" / "curves" / method / "config.json").read_text())["config"]
+    assert list(config["methods"]) == [method] * (method != "ppo")
+    assert [config[name] for name in ("game", "preset", "steps", "seed")] == ["starpilot", "quick", 100_000, 0]
+    last_quarter, *_ = curve(method)
+    _, untrained, _ = curve("untrained")
+    assert last_quarter > 1.5 * untrained
+
+
+def test_the_page_of_methods_has_the_returns_of_the_runs():
+    cells = cells_of(METHODS_PAGE)
+    runs = [path.parent.name for path in CONFIGS if path.parent.parent.name == "curves"]
+    assert len(runs) > len(METHODS)
+    for name in runs:
+        shown = "untrained network" if name == "untrained" else name.replace("-seed", ", seed ")
+        assert (shown, *curve(name)[2]) in cells
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "results" / "vision").glob("*.md")), ids=named)

@@ -5,8 +5,8 @@ Chance is drawn on the CPU and moved. Defaults are the constants of RAD's and Dr
 Raileanu et al., 2021); those of the CLOP authors' code are in :data:`CLOP_CODE`. Lengths are in pixels of an image of
 side 64 and grow with it.
 
-Not kornia's: most of its augmentations of frames take two to five times as long, none gives the bytes that rollouts store,
-and its box and jitter are not those of the published numbers (``clop bench pixels``; docs/methods.md has the table).
+Not kornia's: on frames, most of its augmentations take two to four times as long, none gives the bytes that rollouts
+store, and box and jitter are not those of the published numbers (``clop bench pixels``; table in docs/methods.md).
 """
 
 from collections.abc import Mapping
