@@ -1,6 +1,7 @@
 """Kornia's augmentations, written by others, as a check of ours; and the benchmark that compares their speeds."""
 
 import json
+import sys
 
 import pytest
 import torch
@@ -77,6 +78,6 @@ def test_every_counterpart_has_a_turn(monkeypatch, capsys):
 
 
 def test_without_kornia_the_benchmark_says_what_to_install(monkeypatch, capsys):
-    monkeypatch.setitem(__import__("sys").modules, "kornia", None)
+    monkeypatch.setitem(sys.modules, "kornia", None)
     assert main(["bench", "pixels"]) == 2
     assert "pip install kornia" in capsys.readouterr().err
