@@ -5,6 +5,8 @@ import dataclasses
 import textwrap
 from typing import Any
 
+from clop.cli.flags import field_texts, first_line, flag_of
+
 _BESIDES = {
     "ppo": "Proximal policy optimisation as on Procgen (Schulman et al., 2017; Cobbe et al., 2020).",
     "idaac+clop": "CLOP in the policy network of IDAAC (Bertoin and Rachelson, 2022).",
@@ -26,7 +28,6 @@ def add_methods(commands: Any) -> None:
 
 
 def _methods(arguments: argparse.Namespace) -> None:
-    from clop.cli.flags import field_texts, first_line
     from clop.errors import UsageError, one_of
     from clop.report.published import columns_of
     from clop.rl.methods import METHODS
@@ -61,8 +62,6 @@ def _print(name: str, about: str, lines: list[str]) -> None:
 
 def _shown(name: str, field: str, default: Any) -> str:
     """The flag, as it is typed; one that is on or off has two forms."""
-    from clop.cli.flags import flag_of
-
     flag = flag_of(name, field)
     return flag.replace("--", "--[no-]", 1) if isinstance(default, bool) else flag
 

@@ -9,7 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clop.cli.flags import add_group, find_device, given, integer, number, positive, refuse_inactive, refuse_settings
+from clop.cli.flags import (
+    add_group,
+    find_device,
+    flag_of,
+    given,
+    integer,
+    number,
+    positive,
+    refuse_inactive,
+    refuse_settings,
+)
 from clop.errors import UsageError
 
 _SETTINGS = (
@@ -84,7 +94,7 @@ def run(arguments: argparse.Namespace) -> None:
     from clop.experiments.loop import resumable
     from clop.experiments.run_folder import RunFolder
     from clop.rl.envs import preload
-    from clop.rl.train import TrainConfig, check_asked, check_run
+    from clop.rl.train import TrainConfig, check_run
     from clop.rl.workers import check_gpus, run_together
 
     device = find_device(arguments.device)
@@ -101,7 +111,7 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         config = _config(arguments, device)
         check_run(config)
-        check_asked(config, {group: given(arguments, group) for group in ("ppo", "network")})
+        _refuse_overridden(arguments, config)
         check_gpus(config.processes, device)
         out = arguments.out or Path("runs") / f"{config.game}-{config.method}-{config.seed}"
         folder = RunFolder.create(out, KIND, config.asdict()) if first else None
@@ -181,6 +191,18 @@ def _config(arguments: argparse.Namespace, device: str) -> Any:
         backend=choose_backend(arguments.backend or "auto"),
         test_every=every,
     )
+
+
+def _refuse_overridden(arguments: argparse.Namespace, config: Any) -> None:
+    """A :class:`UsageError` for a setting that was asked for and that a method sets otherwise."""
+    from clop.rl.train import edited_plan
+
+    plan = edited_plan(config)
+    for group in ("ppo", "network"):
+        for name, value in given(arguments, group).items():
+            used = getattr(getattr(plan, group), name)
+            if used != value:
+                raise UsageError(f"{flag_of(group, name)} {value}: {config.method} sets it to {used}; leave it out")
 
 
 def _processes(wanted: str, num_envs: int, device: str) -> int:

@@ -157,22 +157,6 @@ def check_run(config: TrainConfig) -> None:
     check_share(plan.ppo, plan.ppo.batch // config.processes)
 
 
-def check_asked(config: TrainConfig, asked: Mapping[str, Mapping[str, Any]]) -> None:
-    """A :class:`UsageError` for a setting that was asked for and that a method sets otherwise.
-
-    Args:
-        config: Of the run.
-        asked: Names and values of settings, by their groups ``ppo`` and ``network``.
-    """
-    plan = edited_plan(config)
-    for group, settings in asked.items():
-        for name, value in settings.items():
-            used = getattr(getattr(plan, group), name)
-            if used != value:
-                flag = f"--{group}.{name}".replace("_", "-")
-                raise UsageError(f"{flag} {value}: {config.method} sets it to {used}; leave it out")
-
-
 def game_seed(seed: int, stream: int) -> int:
     """A seed for the games, different for each run and stream of levels, in the range the games take."""
     return (seed * 1_000_003 + stream * 7_919 + 1) % (2**31 - 1)
