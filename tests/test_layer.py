@@ -350,17 +350,21 @@ def test_activation_checkpointing_repeats_the_same_permutation_when_compiled(mov
 
 
 def test_distributed_data_parallel_runs_forward_and_backward(tmp_path):
+    network = network_with_clop().train()
+    alone, x = copy.deepcopy(network), torch.rand(2, 3, 8, 8)
+
+    def learn(module):
+        torch.manual_seed(0)
+        module(x).square().sum().backward()
+
+    learn(alone)
     distributed = torch.distributed
     distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'meeting'}", rank=0, world_size=1)
     try:
-        network = network_with_clop().train()
-        alone = copy.deepcopy(network)
-        parallel = nn.parallel.DistributedDataParallel(network)
-        x = torch.rand(2, 3, 8, 8)
-        for module in (parallel, alone):
-            torch.manual_seed(0)
-            module(x).square().sum().backward()
-        for ours, theirs in zip(network.parameters(), alone.parameters(), strict=True):
-            torch.testing.assert_close(ours.grad, theirs.grad)
+        # The wrapper is gone before its group: as the last to hold it, torch would wait for the group's threads without
+        # letting go of Python, for which these may wait.
+        learn(nn.parallel.DistributedDataParallel(network))
     finally:
         distributed.destroy_process_group()
+    for ours, theirs in zip(network.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad)
