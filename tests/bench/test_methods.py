@@ -3,8 +3,11 @@
 import pytest
 
 from clop.bench import methods
-from clop.bench.methods import PASSES, Passes, row
+from clop.bench.methods import PASSES, Passes, bare_pass, row
+from clop.rl.envs import installed_backends
 from clop.rl.methods import METHODS
+from clop.rl.ppo import PPOConfig
+from clop.rl.train import build_learner, preset_config
 
 
 def test_the_cost_of_passes_counts_a_backward_pass_as_two_forward_ones():
@@ -24,9 +27,31 @@ def test_what_goes_beyond_the_passes_is_told():
     assert row("rad", [1.0, 1.1, 1.2]).excess == pytest.approx(1.1)
 
 
+def test_layers_all_over_the_network_make_its_passes_longer():
+    """As much as bare passes take, and no more: what is lost around them is told."""
+    layered = row("batch_norm", [1.3, 1.32, 1.4], [1.1, 1.2, 1.3])
+    assert layered.explained == pytest.approx(1.2)
+    assert layered.excess == pytest.approx(1.1)
+
+
+@pytest.mark.skipif(not installed_backends(), reason="needs games")
+def test_a_bare_pass_goes_through_the_network_and_leaves_no_gradient():
+    """Fails for a pass in evaluation mode, which is cheaper with batch norm, or one without its gradient."""
+    config = preset_config("starpilot", "procgen-easy", ppo=PPOConfig(num_steps=1, minibatches=1))
+    learner = build_learner(config)
+    learner.model.eval()
+    gradients = []
+    for parameter in learner.model.parameters():
+        parameter.register_hook(lambda gradient: gradients.append(learner.model.training))
+    assert bare_pass(learner) > 0
+    assert gradients == [True] * len(list(learner.model.parameters()))
+    assert all(parameter.grad is None for parameter in learner.model.parameters())
+
+
 def test_ppo_has_a_turn_before_and_after_each_method(monkeypatch):
     """A machine that slows down steadily: with one turn of PPO for a whole round the last methods would look slow."""
     clock = iter(range(100, 1000))
+    passes = iter([1.0, 1.5, 1.4] * 2)
 
     class Untimed:
         def iterate(self):
@@ -34,6 +59,8 @@ def test_ppo_has_a_turn_before_and_after_each_method(monkeypatch):
 
     monkeypatch.setattr(methods, "build_learner", lambda config: Untimed())
     monkeypatch.setattr(methods, "iteration_times", lambda learner: (0.0, 0.0, float(next(clock))))
+    monkeypatch.setattr(methods, "bare_pass", lambda learner: next(passes))
     rows = methods.run("starpilot", rounds=2)
     assert [row.method for row in rows] == list(METHODS)
     assert all(row.ratio == pytest.approx(1) for row in rows)
+    assert {row.method: row.layers for row in rows if row.layers != 1} == {"batch_norm": pytest.approx(1.25)}

@@ -1,6 +1,7 @@
 """``clop bench methods``: what each method costs in an update, beside what the passes of its definition explain."""
 
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from clop.bench.timing import quartiles
 from clop.bench.train import iteration_times
 from clop.rl.methods import METHODS
-from clop.rl.ppo import PPOConfig
+from clop.rl.ppo import Learner, PPOConfig
 from clop.rl.train import build_learner, preset_config
 
 _NUM_STEPS, _EPOCHS = 2, 3  # 128 frames, one micro-batch
@@ -39,6 +40,9 @@ PASSES: dict[str, Passes] = {
 }
 """Of methods that demand others than PPO."""
 
+LAYERED = ("batch_norm",)
+"""Methods that are layers of their own all over the network, so that each pass takes longer by definition."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -50,11 +54,14 @@ class Row:
     quartiles: tuple[float, float]
     """Of that ratio."""
     passes: Passes = Passes()
+    layers: float = 1.0
+    """Seconds of a bare pass through the method's network over one through PPO's; measured where the method is
+    layers."""
 
     @property
     def explained(self) -> float:
         """The same ratio by the passes of the definition alone."""
-        return self.passes.cost
+        return self.passes.cost * self.layers
 
     @property
     def excess(self) -> float:
@@ -83,17 +90,32 @@ def run(game: str, rounds: int, on_round: Callable[[int], None] = lambda _: None
 
     order = random.Random(0)
     ratios: dict[str, list[float]] = {name: [] for name in METHODS}
+    layers: dict[str, list[float]] = {name: [] for name in LAYERED}
     for number in range(rounds):
+        for name, costs in layers.items():
+            before, own, after = (bare_pass(learners[which]) for which in ("ppo", name, "ppo"))
+            costs.append(2 * own / (before + after))
         before = seconds("ppo")
         for name in order.sample(list(METHODS), len(METHODS)):
             own, after = seconds(name), seconds("ppo")
             ratios[name].append(2 * own / (before + after))
             before = after
         on_round(number + 1)
-    return [row(name, values) for name, values in ratios.items()]
+    return [row(name, values, layers.get(name, ())) for name, values in ratios.items()]
 
 
-def row(method: str, ratios: Sequence[float]) -> Row:
-    """Of the ratios of all rounds."""
+def row(method: str, ratios: Sequence[float], layers: Sequence[float] = ()) -> Row:
+    """Of the ratios of all rounds; those of bare passes where the method is layers."""
     low, middle, high = quartiles(ratios)
-    return Row(method, middle, (low, high), PASSES.get(method, Passes()))
+    return Row(method, middle, (low, high), PASSES.get(method, Passes()), quartiles(layers)[1] if layers else 1.0)
+
+
+def bare_pass(learner: Learner) -> float:
+    """Seconds of one pass of the rollout's frames through the network and back, with nothing around it."""
+    network, frames = learner.model.train(), learner.rollout.flat(learner.rollout.obs).to(learner.device)
+    start = time.perf_counter()
+    output = network(frames)
+    (output.known_logits.sum() + output.known_value.sum()).backward()
+    seconds = time.perf_counter() - start
+    network.zero_grad()
+    return seconds

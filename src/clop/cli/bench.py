@@ -232,7 +232,7 @@ def _bench_methods(arguments: argparse.Namespace) -> None:
     ]
     note = (
         f"updates on {arguments.game}, one thread, medians of {arguments.rounds} rounds; passes of an image, with a "
-        "gradient and without, by definition: PPO's are 3 + 0"
+        "gradient and without, by definition: PPO's are 3 + 0; batch norm's through its own layers, as timed bare"
     )
     heads = ["method", "passes", "by its passes", "time / PPO's", "quartiles", "beyond them"]
     _report(arguments, watch, rows, heads, cells, note)
