@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from clop.files import write_json, write_whole
+from clop.files import write_atomic, write_json
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -16,7 +16,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
         raise RuntimeError("disk full")
 
     with pytest.raises(RuntimeError, match="disk full"):
-        write_whole(path, fail)
+        write_atomic(path, fail)
     assert json.loads(path.read_text()) == {"a": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["record.json"]
 

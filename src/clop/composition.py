@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from clop.errors import UsageError, one_of
+from clop.errors import UsageError, unknown_name
 
 
 def split_names(text: str, known: Collection[str], none: str) -> list[str]:
@@ -10,7 +10,7 @@ def split_names(text: str, known: Collection[str], none: str) -> list[str]:
     parts = [part.strip() for part in text.split("+")]
     for part in parts:
         if part != none and part not in known:
-            raise UsageError(one_of("method", part, [none, *known]))
+            raise UsageError(unknown_name("method", part, [none, *known]))
     chosen = [part for part in parts if part != none]
     if len(set(chosen)) < len(chosen):
         raise UsageError(f"a method is named twice in {text!r}")

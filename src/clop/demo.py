@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from clop.errors import UsageError
-from clop.experiments.record import RunRecord, Stopwatch
-from clop.files import write_whole
+from clop.experiments.record import RecordBuilder, RunRecord
+from clop.files import write_atomic
 from clop.progress import Progress
 from clop.report import figures
 from clop.report.tables import markdown
-from clop.vision import data
+from clop.vision import tasks
 from clop.vision.methods import METHODS
 from clop.vision.train import Trainer, paper_config, train
 
@@ -27,7 +27,7 @@ def run(out: Path, epochs: int, seed: int) -> str:
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"the demo writes a folder, but {out} is a file; name another with --out")
-    task = data.load("digits")
+    task = tasks.load("digits")
     records = {name: _run_method(name, task, out / f"digits-{name}.json", epochs, seed) for name in _SETTINGS}
 
     def label(name: str) -> str:
@@ -50,7 +50,7 @@ def run(out: Path, epochs: int, seed: int) -> str:
     )
     scale = f"{len(task.train)} images, {epochs} epochs, one seed ({seed})"
     text = f"Accuracy in % of the paper's small CNN on handwritten digits, {scale}.\n\n{table}\n"
-    write_whole(out / "digits.md", lambda draft: draft.write_text(text))
+    write_atomic(out / "digits.md", lambda draft: draft.write_text(text))
     shown = {"train": task.train, **task.tests}
     figure = figures.accuracy_bars(
         f"Digits that change in size: {scale}",
@@ -61,7 +61,7 @@ def run(out: Path, epochs: int, seed: int) -> str:
     return text
 
 
-def _run_method(name: str, task: data.Task, path: Path, epochs: int, seed: int) -> RunRecord:
+def _run_method(name: str, task: tasks.Task, path: Path, epochs: int, seed: int) -> RunRecord:
     settings = _SETTINGS[name]
     methods = {} if name == "plain" else {name: METHODS[name](**settings)}
     threads = torch.get_num_threads()
@@ -72,7 +72,7 @@ def _run_method(name: str, task: data.Task, path: Path, epochs: int, seed: int) 
         if found.config == asked:
             return found
         raise UsageError(f"{path} is the record of a run with other settings; name another folder with --out")
-    watch = Stopwatch("vision", asked)
+    watch = RecordBuilder("vision", asked)
     with Progress(f"digits, {name}", epochs * len(task.train), "images") as progress:
 
         def show(trainer: Trainer, row: Mapping[str, float]) -> None:

@@ -48,14 +48,14 @@ def _layer() -> str:
     x = torch.arange(6.0).view(1, 1, 2, 3)
     if not torch.equal(clop(x, 1.0).flatten().sort().values, x.flatten()):
         raise RuntimeError("the kernel returned other values than it was given; please report this")
-    from clop.moving import openmp_team
+    from clop.kernels.move import openmp_team
 
     threads = torch.get_num_threads() if openmp_team() else 1
     return f"numba {machine.version('numba')}, {threads} {'threads' if threads > 1 else 'thread'}"
 
 
 def _procgen() -> str:
-    from clop.rl.envs import VectorGames, choose_backend, installed_backends
+    from clop.rl.envs.vector import VectorGames, choose_backend, installed_backends
 
     with VectorGames("bigfish", 1, num_levels=1, rand_seed=0) as games:
         games.step([4])

@@ -11,7 +11,7 @@ class UsageError(ValueError):
     """
 
 
-def one_of(what: str, given: object, known: Iterable[str]) -> str:
+def unknown_name(what: str, given: object, known: Iterable[str]) -> str:
     """``unknown game 'bigfsh'; did you mean 'bigfish'?``, or the list of what is known if nothing is near."""
     known = list(known)
     near = difflib.get_close_matches(str(given), known, n=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
     """Have ``write`` fill a file beside ``path``, then give it that name; a reader sees the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
@@ -25,7 +25,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_whole(path, lambda draft: draft.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n"))
+    write_atomic(path, lambda draft: draft.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n"))
 
 
 def _umask() -> int:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Generator, Tensor
 
-from clop import ops
-from clop.errors import one_of
+from clop.errors import unknown_name
+from clop.kernels import operators
 
 VARIANTS = ("paper", "raster", "clamp")
 
@@ -67,14 +67,14 @@ def clop(
     if not training or alpha == 0:
         return x
     shape = permutations_shape(x, channel_consistent, per_sample)
-    if ops.traced():
+    if operators.traced():
         if generator is not None and torch.compiler.is_compiling():
             raise ValueError("a compiled call of clop cannot take a generator; give it to a CLOP layer, which can")
         draw = torch.ops.clop.draw
         permutations = draw(x.shape[2:], *shape, alpha, variant, local, generator=generator, device="cpu")
     else:
-        permutations = ops.draw(x.shape[2:], *shape, alpha, variant, local, generator)
-    return ops.permute(x, permutations)
+        permutations = operators.draw(x.shape[2:], *shape, alpha, variant, local, generator)
+    return operators.permute(x, permutations)
 
 
 def sample_permutation(
@@ -112,7 +112,7 @@ def sample_permutation(
     if alpha == 0:
         permutations = torch.arange(math.prod(size), device="cpu").repeat(count, 1)
     else:
-        permutations = ops.draw(size, count, 1, alpha, variant, local, generator)
+        permutations = operators.draw(size, count, 1, alpha, variant, local, generator)
     return permutations.view(-1) if num is None else permutations.view(num, math.prod(size))
 
 
@@ -134,7 +134,7 @@ def check_alpha(alpha: object) -> float:
 
 def check_variant(variant: str) -> None:
     if variant not in VARIANTS:
-        raise ValueError(one_of("variant", variant, VARIANTS))
+        raise ValueError(unknown_name("variant", variant, VARIANTS))
 
 
 def check_generator(generator: Generator | None) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from clop.errors import one_of
+from clop.errors import unknown_name
 from clop.layer import CLOP
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -50,7 +50,7 @@ def insert(model: Model, alpha: float, *, after: str | None = None, example: Ten
     if any(isinstance(module, CLOP) for module in modules.values()):
         raise ValueError("the model has a CLOP already; set its alpha instead of inserting another")
     if after is not None and after not in modules:
-        raise ValueError(one_of("submodule", after, filter(None, modules)))
+        raise ValueError(unknown_name("submodule", after, filter(None, modules)))
     if after is None or example is not None:
         after = _find(model, after, _guess_example(model) if example is None else example)
     host = modules[after]

@@ -5,7 +5,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from clop import functional, ops
+from clop import functional
+from clop.kernels import operators
 
 
 class CLOP(nn.Module):
@@ -48,7 +49,7 @@ class CLOP(nn.Module):
         self.channel_consistent = channel_consistent
         self.per_sample = per_sample
         self.generator = generator
-        self._key = ops.register(self)
+        self._key = operators.register(self)
 
     @property
     def alpha(self) -> float:
@@ -60,7 +61,7 @@ class CLOP(nn.Module):
         self._swaps = self._alpha > 0  # read instead of alpha where a compiler would take its value for a constant
 
     def forward(self, x: Tensor) -> Tensor:
-        if ops.traced():
+        if operators.traced():
             return self._forward_compiled(x)
         return functional.clop(
             x,
@@ -79,7 +80,7 @@ class CLOP(nn.Module):
         if not (self.training and self._swaps):
             return x
         shape = functional.permutations_shape(x, self.channel_consistent, self.per_sample)
-        return ops.permute(x, torch.ops.clop.draw_for(self._key, x.shape[2:], *shape, device="cpu"))
+        return operators.permute(x, torch.ops.clop.draw_for(self._key, x.shape[2:], *shape, device="cpu"))
 
     def extra_repr(self) -> str:
         settings = [f"alpha={self.alpha:g}"]
@@ -95,4 +96,4 @@ class CLOP(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._key = ops.register(self)  # a copy is a layer of its own
+        self._key = operators.register(self)  # a copy is a layer of its own

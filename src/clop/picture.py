@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clop.errors import UsageError
-from clop.files import write_whole
+from clop.files import write_atomic
 from clop.functional import clop
 from clop.seeds import check_seed
 
@@ -70,7 +70,7 @@ def write_picture(sheet: "Image", path: Path) -> None:
         raise UsageError(
             f"cannot write a picture as {path.suffix or 'a file without a suffix'!r}; expected .png, .jpg or .webp"
         )
-    write_whole(path, sheet.save)
+    write_atomic(path, sheet.save)
 
 
 def game_frame() -> Tensor:

@@ -4,7 +4,7 @@ import pytest
 
 from clop.bench import methods
 from clop.bench.methods import PASSES, Passes, bare_pass, row
-from clop.rl.envs import installed_backends
+from clop.rl.envs.vector import installed_backends
 from clop.rl.methods import METHODS
 from clop.rl.ppo import PPOConfig
 from clop.rl.train import build_learner, preset_config

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from clop.augment import AUGMENTATIONS, Crop, Flip, Grayscale, Rotate, Tilt
+from clop.augment import AUGMENTATIONS, Crop, Flip, Grayscale, Rotate, Rotation
 from clop.bench import pixels
 from clop.bench.pixels import COUNTERPARTS, Counterpart
 from clop.cli import main
@@ -37,7 +37,7 @@ def test_a_quarter_turn_is_kornias(images, turns):
 @pytest.mark.parametrize("degrees", [-15.0, 7.0])
 def test_a_tilt_is_kornias(images, degrees):
     """But for the outermost pixels, where it depends on the reading whether a half is beyond the edge."""
-    ours = Tilt().apply(images, {"angle": torch.full((6,), degrees)})
+    ours = Rotation().apply(images, {"angle": torch.full((6,), degrees)})
     theirs = kornias("RandomRotation", images, degrees=(degrees, degrees), p=1.0)
     inside = (..., slice(12, 52), slice(12, 52))
     torch.testing.assert_close(ours[inside], theirs[inside], atol=1e-4, rtol=0)

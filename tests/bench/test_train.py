@@ -29,7 +29,7 @@ def test_a_contestant_tells_where_its_time_went(processes):
 def test_stable_baselines_plays_the_same_games_with_the_same_network():
     pytest.importorskip("stable_baselines3")
     from clop.bench.sb3 import Impala, SB3Games
-    from clop.rl.networks import Network, NetworkConfig
+    from clop.rl.network import Network, NetworkConfig
 
     games = SB3Games("fruitbot", 2)
     extractor = Impala(games.observation_space)

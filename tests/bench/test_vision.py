@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from clop.bench import augment, vision
-from clop.vision.data import Task
+from clop.vision.datasets import Images
 from clop.vision.models import SmallCNN, build
-from clop.vision.sets import Images
+from clop.vision.tasks import Task
 from clop.vision.train import normalised
 
 

@@ -20,7 +20,7 @@ from clop.cli import main
 from clop.errors import UsageError
 from clop.experiments import agents
 from clop.experiments.run_folder import RunFolder, read_checkpoint
-from clop.rl.envs import installed_backends
+from clop.rl.envs.vector import installed_backends
 from clop.rl.ppo import DivergedError, Learner
 from clop.rl.train import preset_config
 

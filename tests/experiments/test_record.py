@@ -6,11 +6,11 @@ import pytest
 
 from clop.errors import UsageError
 from clop.experiments import record
-from clop.experiments.record import RunRecord, Stopwatch
+from clop.experiments.record import RecordBuilder, RunRecord
 
 
 def test_a_record_survives_writing_and_reading(tmp_path):
-    made = Stopwatch("vision", {"seed": 3}).record({"accuracy": 97.5})
+    made = RecordBuilder("vision", {"seed": 3}).record({"accuracy": 97.5})
     made.write(tmp_path / "run.json")
     read = RunRecord.read(tmp_path / "run.json")
     assert read == made

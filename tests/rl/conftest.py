@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch import nn
 
-from clop.rl.envs import Episodes, Frames, Step
+from clop.rl.envs.levels import TrainLevels
+from clop.rl.envs.vector import Episodes, Frames, Step
 from clop.rl.games import NUM_ACTIONS
-from clop.rl.levels import TrainLevels
 from clop.rl.methods.base import Method, Plan
-from clop.rl.networks import NetworkConfig, Output, as_input
+from clop.rl.network import NetworkConfig, Output, as_input
 from clop.rl.ppo import Learner, PPOConfig
 
 
 class NoiseGames:
-    """What :class:`clop.rl.envs.VectorGames` offers, with noise for frames; each draw follows from seed and step."""
+    """What :class:`clop.rl.envs.vector.VectorGames` has, and noise for frames; each draw follows from seed and step."""
 
     def __init__(self, num_envs: int, seed: int = 0, end: float = 0.2) -> None:
         self.num_envs, self.seed, self.end = num_envs, seed, end

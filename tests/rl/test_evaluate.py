@@ -14,14 +14,14 @@ import torch
 from clop.errors import UsageError
 from clop.progress import Progress
 from clop.rl import evaluate as module
-from clop.rl.envs import Episodes, Frames, Step, VectorGames, installed_backends
+from clop.rl.envs.levels import TrainLevels, held_out_levels
+from clop.rl.envs.vector import Episodes, Frames, Step, VectorGames, installed_backends
 from clop.rl.evaluate import Agent, EvalConfig, Peer, evaluate
-from clop.rl.levels import TrainLevels, held_out_levels
 from clop.rl.methods import compose
 from clop.rl.methods.base import Context, Method, Plan
 from clop.rl.methods.batch_norm import BatchNorm
 from clop.rl.methods.clop import Clop
-from clop.rl.networks import NetworkConfig, Output
+from clop.rl.network import NetworkConfig, Output
 from clop.rl.play import play_list
 from clop.rl.ppo import PPOConfig
 
@@ -86,7 +86,7 @@ ALWAYS_7 = [1000.0 * (action == 7) for action in range(15)]
 def fake_games(monkeypatch):
     FakeGames.made = []
     monkeypatch.setattr(module, "VectorGames", FakeGames)
-    monkeypatch.setattr("clop.rl.levels.VectorGames", FakeGames)
+    monkeypatch.setattr("clop.rl.envs.levels.VectorGames", FakeGames)
     monkeypatch.setattr(module, "choose_backend", lambda backend: "fake")
     return FakeGames.made
 

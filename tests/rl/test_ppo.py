@@ -13,7 +13,7 @@ from clop.errors import UsageError
 from clop.rl import ppo
 from clop.rl.methods import METHODS
 from clop.rl.methods.base import Method
-from clop.rl.networks import NetworkConfig
+from clop.rl.network import NetworkConfig
 from clop.rl.ppo import DivergedError, PPOConfig
 from clop.rl.reward_norm import RewardNormaliser
 

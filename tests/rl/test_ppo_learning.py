@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from clop.rl import rollout
-from clop.rl.envs import Episodes, Frames, Step
+from clop.rl.envs.vector import Episodes, Frames, Step
 from clop.rl.methods import compose
 from clop.rl.methods.clop import Clop
 

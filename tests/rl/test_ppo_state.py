@@ -5,14 +5,14 @@ import io
 import pytest
 import torch
 
-from clop.rl.envs import VectorGames, installed_backends
+from clop.rl.envs.vector import VectorGames, installed_backends
 from clop.rl.methods import compose
 from clop.rl.methods.base import Compose, Method
 from clop.rl.methods.batch_norm import BatchNorm
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.dropout import Dropout
-from clop.rl.networks import NetworkConfig
+from clop.rl.network import NetworkConfig
 
 AUTHORS = NetworkConfig(topology="split", norm="block")
 

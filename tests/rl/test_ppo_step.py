@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
+from clop.distributed import Workers
 from clop.rl import ppo
 from clop.rl.losses import clipped_value_loss
 from clop.rl.methods import compose
 from clop.rl.methods.base import Method, Phase
 from clop.rl.methods.clop import Clop
-from clop.rl.workers import Workers
 
 
 def gradient(learner):

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from clop.rl.envs import installed_backends
+from clop.distributed import Workers
+from clop.rl.envs.levels import TrainLevels, single_level
+from clop.rl.envs.vector import installed_backends
 from clop.rl.evaluate import Seeds
-from clop.rl.levels import TrainLevels, single_level
 from clop.rl.presets import PRESETS
 from clop.rl.train import build_learner, game_seed, preset_config
-from clop.rl.workers import Workers
 
 needs_games = pytest.mark.skipif(not installed_backends(), reason="no Procgen is installed")
 

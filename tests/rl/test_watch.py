@@ -11,11 +11,11 @@ from PIL import Image
 
 from clop.errors import UsageError
 from clop.rl import watch as module
-from clop.rl.envs import Episodes, Frames, Step, VectorGames, installed_backends
+from clop.rl.envs.levels import TrainLevels
+from clop.rl.envs.vector import Episodes, Frames, Step, VectorGames, installed_backends
 from clop.rl.evaluate import Agent
-from clop.rl.levels import TrainLevels
 from clop.rl.methods.base import Context, Method
-from clop.rl.networks import Network, NetworkConfig, Output
+from clop.rl.network import Network, NetworkConfig, Output
 from clop.rl.watch import BUTTONS, SIZE, Moment, WatchConfig, draw, watch, write_video
 
 needs_games = pytest.mark.skipif("procgen-mirror" not in installed_backends(), reason="needs procgen-mirror")

@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from clop.vision.data import Task
-from clop.vision.sets import Images
+from clop.vision.datasets import Images
+from clop.vision.tasks import Task
 
 
 @pytest.fixture(autouse=True)

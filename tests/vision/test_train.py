@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from clop.errors import DivergedError, UsageError
-from clop.vision import data
-from clop.vision.data import Task
+from clop.vision import tasks
+from clop.vision.datasets import Images
 from clop.vision.methods import Clop, Crop, Dropout, Mixup
 from clop.vision.models import build
-from clop.vision.sets import Images
+from clop.vision.tasks import Task
 from clop.vision.train import Trainer, VisionConfig, accuracy, batches, normalised, paper_config, train
 
 
@@ -180,7 +180,7 @@ def test_half_of_the_images_are_mirrored_where_the_protocol_says_so(noise_task):
 
 def test_the_digits_are_learnt():
     """Fails with labels in another order than images, or a loss that is not descended."""
-    task = data.load("digits", image_size=16, train_images=600)
+    task = tasks.load("digits", image_size=16, train_images=600)
     settings = paper_config("digits", image_size=16, epochs=4, batch_size=16, learning_rate=1e-3, test_every=0)
     result = train(settings, task)
     assert result.test_accuracy["centred"] > 50  # chance is 10

@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from clop.augment.base import Augmentation, Draw
-from clop.augment.colours import ColorJitter, Grayscale, RandomConv
-from clop.augment.places import Crop, Cutout, CutoutColor, Flip, Rotate, Tilt, Translate
-from clop.errors import UsageError, one_of
+from clop.augment.geometric import Crop, Cutout, CutoutColor, Flip, Rotate, Rotation, Translate
+from clop.augment.photometric import ColorJitter, Grayscale, RandomConv
+from clop.errors import UsageError, unknown_name
 
 __all__ = [
     "AUGMENTATIONS",
@@ -34,7 +34,7 @@ __all__ = [
     "Name",
     "RandomConv",
     "Rotate",
-    "Tilt",
+    "Rotation",
     "Translate",
     "augmentation",
 ]
@@ -55,7 +55,7 @@ AUGMENTATIONS: Mapping[str, type[Augmentation]] = MappingProxyType(
         "random-conv": RandomConv,
         "color-jitter": ColorJitter,
         "translate": Translate,
-        "tilt": Tilt,
+        "tilt": Rotation,
     }
 )
 CLOP_CODE: Mapping[str, Augmentation] = MappingProxyType(
@@ -80,7 +80,7 @@ def augmentation(name: str, constants: Constants = "rad", **settings: Any) -> Au
         settings: Fields of its class.
     """
     if name not in AUGMENTATIONS:
-        raise UsageError(one_of("augmentation", name, AUGMENTATIONS))
+        raise UsageError(unknown_name("augmentation", name, AUGMENTATIONS))
     if constants == "clop" and name not in CLOP_CODE:
         raise UsageError(f"the CLOP authors' code has no {name} that works; it has {', '.join(CLOP_CODE)}")
     return replace(CLOP_CODE[name] if constants == "clop" else AUGMENTATIONS[name](), **settings)

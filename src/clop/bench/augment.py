@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from clop.report.published import augmentation_costs
-from clop.vision.data import Task
 from clop.vision.methods import METHODS
+from clop.vision.tasks import Task
 from clop.vision.train import Trainer, batches, paper_config
 
 METHOD_NAMES = ("plain", "crop", "rotation", "cutout", "random_conv", "clop")

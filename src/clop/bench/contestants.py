@@ -47,8 +47,8 @@ def _take_part(contestant: Contestant, take_turns: TakeTurns) -> None:
 
 def _clop(contestant: Contestant, take_turns: TakeTurns) -> None:
     """Our learner, in as many processes as the contestant has."""
-    from clop.rl.envs import choose_backend, preload
-    from clop.rl.workers import run_together
+    from clop.distributed import run_together
+    from clop.rl.envs.vector import choose_backend, preload
 
     machine.keep_memory()
     preload(choose_backend())
@@ -57,10 +57,10 @@ def _clop(contestant: Contestant, take_turns: TakeTurns) -> None:
 
 def _clop_process(contestant: Contestant, take_turns: TakeTurns) -> None:
     from clop.bench.train import iteration_times
+    from clop.distributed import Workers
     from clop.rl.methods import METHODS, names
     from clop.rl.ppo import PPOConfig
     from clop.rl.train import build_learner, preset_config
-    from clop.rl.workers import Workers
 
     workers = Workers()
     config = preset_config(

@@ -13,7 +13,7 @@ from clop.augment import Augmentation, augmentation
 from clop.bench.timing import Row, interleaved
 from clop.errors import UsageError
 from clop.rl.methods.augmented import augment_frames
-from clop.rl.networks import as_input
+from clop.rl.network import as_input
 
 FRAMES = 128  # a micro-batch
 

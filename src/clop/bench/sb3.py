@@ -9,9 +9,9 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
-from clop.rl.envs import VectorGames
+from clop.rl.envs.vector import VectorGames
 from clop.rl.games import NUM_ACTIONS
-from clop.rl.networks import FEATURES, Network, NetworkConfig
+from clop.rl.network import FEATURES, Network, NetworkConfig
 
 
 class SB3Games(VecEnv):

@@ -9,7 +9,7 @@ from typing import Any
 
 from clop.bench.contestants import Contestant, started
 from clop.rl.methods import METHODS, names
-from clop.rl.networks import NetworkConfig
+from clop.rl.network import NetworkConfig
 from clop.rl.ppo import Learner, PPOConfig
 from clop.rl.train import build_learner, preset_config
 

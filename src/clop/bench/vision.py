@@ -20,9 +20,9 @@ from torch.utils.data import DataLoader, Dataset
 from clop import machine
 from clop.bench.own_process import OwnProcess, TakeTurns
 from clop.bench.timing import quartiles
-from clop.vision.data import Task
+from clop.vision.datasets import Images
 from clop.vision.methods import Clop
-from clop.vision.sets import Images
+from clop.vision.tasks import Task
 from clop.vision.train import Trainer, paper_config
 
 BATCH = 64

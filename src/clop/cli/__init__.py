@@ -15,7 +15,7 @@ from clop.cli.flags import integer, positive
 from clop.cli.methods import add_methods
 from clop.cli.train import add_train
 from clop.cli.vision import add_vision
-from clop.errors import UsageError, one_of
+from clop.errors import UsageError, unknown_name
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
-            raise UsageError(one_of(str(action.metavar or action.dest), value, map(str, action.choices)))
+            raise UsageError(unknown_name(str(action.metavar or action.dest), value, map(str, action.choices)))
 
 
 def _with_dashes(words: Sequence[str]) -> list[str]:

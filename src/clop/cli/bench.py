@@ -13,7 +13,7 @@ from clop.cli.flags import positive
 
 if TYPE_CHECKING:
     from clop.bench.timing import Row
-    from clop.experiments.record import Stopwatch
+    from clop.experiments.record import RecordBuilder
 
 
 def add_bench(commands: Any, parser_class: type[argparse.ArgumentParser]) -> None:
@@ -150,11 +150,11 @@ def _compare(arguments: argparse.Namespace, run: "Callable[[int, Callable[[Row],
     """Time ours against baselines, a row for each."""
     import torch
 
-    from clop.experiments.record import Stopwatch
+    from clop.experiments.record import RecordBuilder
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    watch = Stopwatch(f"bench {arguments.what}", {"rounds": arguments.rounds, "threads": torch.get_num_threads()})
+    watch = RecordBuilder(f"bench {arguments.what}", {"rounds": arguments.rounds, "threads": torch.get_num_threads()})
     rows = run(arguments.rounds, lambda row: print(f"measured {row.what} against {row.baseline}", file=sys.stderr))
     cells = [
         [row.what, f"{row.ours_ms:.3f}", row.baseline, f"{row.baseline_ms:.3f}", f"{row.ratio:.2f}"] for row in rows
@@ -167,7 +167,7 @@ def _bench_train(arguments: argparse.Namespace) -> None:
 
     from clop import machine
     from clop.bench import train
-    from clop.experiments.record import Stopwatch
+    from clop.experiments.record import RecordBuilder
 
     def tell(text: str) -> None:
         print(text, file=sys.stderr)
@@ -177,7 +177,7 @@ def _bench_train(arguments: argparse.Namespace) -> None:
     cores = os.cpu_count() or 1
     names = ("game", "rounds", "num_steps", "pairs")
     settings = {name: getattr(arguments, name) for name in names} | {"cores": cores}
-    watch = Stopwatch("bench train", settings)
+    watch = RecordBuilder("bench train", settings)
     costs = {}
     for topology in ("shared", "split"):
         tell(f"CLOP on and off in {arguments.pairs} pairs of turns, topology {topology}")
@@ -212,12 +212,12 @@ def _bench_methods(arguments: argparse.Namespace) -> None:
 
     from clop import machine
     from clop.bench import methods
-    from clop.experiments.record import Stopwatch
+    from clop.experiments.record import RecordBuilder
 
     machine.keep_memory()
     torch.set_num_threads(1)
     settings = {"game": arguments.game, "rounds": arguments.rounds}
-    watch = Stopwatch("bench methods", settings)
+    watch = RecordBuilder("bench methods", settings)
     rows = methods.run(**settings, on_round=lambda turn: print(f"turn {turn} of {arguments.rounds}", file=sys.stderr))
     cells = [
         [
@@ -242,11 +242,11 @@ def _bench_vision(arguments: argparse.Namespace) -> None:
     import torch
 
     from clop.bench import vision
-    from clop.experiments.record import Stopwatch
+    from clop.experiments.record import RecordBuilder
 
     threads = arguments.threads or torch.get_num_threads()
     settings = {"rounds": arguments.rounds, "batches": arguments.batches, "threads": threads}
-    watch = Stopwatch("bench vision", settings)
+    watch = RecordBuilder("bench vision", settings)
     rows = vision.run(**settings, on_round=lambda turn: print(f"turn {turn} of {arguments.rounds}", file=sys.stderr))
     header = ["loop", "images/s", "against", "speed, median", "quartiles"]
     cells = [
@@ -268,9 +268,9 @@ def _bench_augment(arguments: argparse.Namespace) -> None:
 
     from clop import machine
     from clop.bench import augment
-    from clop.experiments.record import Stopwatch
+    from clop.experiments.record import RecordBuilder
     from clop.progress import Progress
-    from clop.vision import data
+    from clop.vision.tasks import load
     from clop.vision.train import paper_config
 
     machine.keep_memory()
@@ -278,13 +278,13 @@ def _bench_augment(arguments: argparse.Namespace) -> None:
         torch.set_num_threads(arguments.threads)
     names = ("images", "image_size", "network", "passes")
     settings = {name: getattr(arguments, name) for name in names} | {"threads": torch.get_num_threads()}
-    watch = Stopwatch("bench augment", settings)
+    watch = RecordBuilder("bench augment", settings)
     configs = {  # all of them, so that a mistake is told before anything is timed
         "mnist": paper_config("mnist-usps"),
         "imagenette": paper_config("imagenette", network=arguments.network, image_size=arguments.image_size),
     }
     tasks = {
-        dataset: data.load(config.task, arguments.data, config.image_size, arguments.images)
+        dataset: load(config.task, arguments.data, config.image_size, arguments.images)
         for dataset, config in configs.items()
     }
     rows = []
@@ -310,7 +310,7 @@ def _bench_augment(arguments: argparse.Namespace) -> None:
 
 def _report(
     arguments: argparse.Namespace,
-    watch: "Stopwatch",
+    watch: "RecordBuilder",
     rows: Sequence[Any],
     header: Sequence[str],
     cells: Sequence[Sequence[str]],

@@ -28,13 +28,13 @@ def add_methods(commands: Any) -> None:
 
 
 def _methods(arguments: argparse.Namespace) -> None:
-    from clop.errors import UsageError, one_of
+    from clop.errors import UsageError, unknown_name
     from clop.report.published import columns_of
     from clop.rl.methods import METHODS
 
     known = ["ppo", *METHODS, "idaac+clop"]
     if arguments.name is not None and arguments.name not in known:
-        raise UsageError(one_of("method", arguments.name, known))
+        raise UsageError(unknown_name("method", arguments.name, known))
     for name in known if arguments.name is None else [arguments.name]:
         columns = columns_of(name)
         published = f"published by Bertoin and Rachelson: {'; '.join(columns)}" if columns else _UNPUBLISHED

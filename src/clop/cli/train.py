@@ -30,7 +30,7 @@ _SETTINGS = (
 
 def add_train(commands: Any) -> None:
     from clop.rl.methods import METHODS
-    from clop.rl.networks import NetworkConfig
+    from clop.rl.network import NetworkConfig
     from clop.rl.ppo import PPOConfig
     from clop.rl.presets import PRESETS
 
@@ -90,12 +90,12 @@ def add_train(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    from clop.distributed import check_gpus, run_together
     from clop.experiments.agents import KIND, summarise
     from clop.experiments.loop import resumable
     from clop.experiments.run_folder import RunFolder
-    from clop.rl.envs import preload
+    from clop.rl.envs.vector import preload
     from clop.rl.train import TrainConfig, check_run
-    from clop.rl.workers import check_gpus, run_together
 
     device = find_device(arguments.device)
     first = os.environ.get("RANK", "0") == "0"
@@ -141,8 +141,8 @@ def _train(config: Any, folder: Any, device: str, checkpoint_seconds: float) -> 
     import torch
 
     from clop import machine
+    from clop.distributed import Workers
     from clop.experiments.agents import train_agent
-    from clop.rl.workers import Workers
 
     machine.keep_memory()
     torch.set_num_threads(config.threads)
@@ -155,7 +155,7 @@ def _config(arguments: argparse.Namespace, device: str) -> Any:
     import torch
 
     from clop.rl import methods
-    from clop.rl.envs import choose_backend
+    from clop.rl.envs.vector import choose_backend
     from clop.rl.games import find_game
     from clop.rl.methods import METHODS
     from clop.rl.presets import find_preset

@@ -17,9 +17,9 @@ def add_vision(commands: Any, words: Sequence[str]) -> None:
     if list(words[1:2]) == ["table"]:
         _add_table(commands)
         return
-    from clop.vision.data import TASKS
     from clop.vision.methods import METHODS
     from clop.vision.models import NETWORKS
+    from clop.vision.tasks import TASKS
 
     parser: argparse.ArgumentParser = commands.add_parser(
         "vision",
@@ -79,7 +79,7 @@ def add_vision(commands: Any, words: Sequence[str]) -> None:
 
 
 def _add_table(commands: Any) -> None:
-    from clop.vision.data import TASKS
+    from clop.vision.tasks import TASKS
 
     parser: argparse.ArgumentParser = commands.add_parser(
         "vision",
@@ -140,8 +140,8 @@ def _config(arguments: argparse.Namespace) -> Any:
     import torch
 
     from clop.vision import methods
-    from clop.vision.data import recipe
     from clop.vision.methods import METHODS
+    from clop.vision.tasks import recipe
     from clop.vision.train import paper_config
 
     if arguments.task is None:
@@ -189,7 +189,7 @@ def _run_folders(path: Path) -> list[Path]:
 
 
 def _table(arguments: argparse.Namespace) -> None:
-    from clop.files import write_whole
+    from clop.files import write_atomic
     from clop.report.vision import accuracy_figure, depth_figure, read_runs, table
 
     groups, unfinished = read_runs(arguments.task, arguments.runs)
@@ -198,7 +198,7 @@ def _table(arguments: argparse.Namespace) -> None:
     text = table(arguments.task, groups)
     print(text, end="")
     if arguments.out is not None:
-        write_whole(arguments.out, lambda draft: draft.write_text(text))
+        write_atomic(arguments.out, lambda draft: draft.write_text(text))
     for path, draw in ((arguments.figure, accuracy_figure), (arguments.depth_figure, depth_figure)):
         if path is not None:
             draw(arguments.task, groups, path)

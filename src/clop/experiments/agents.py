@@ -11,18 +11,18 @@ import numpy as np
 import torch
 
 from clop import machine
+from clop.distributed import Workers
 from clop.errors import UsageError
 from clop.experiments.loop import run_to_end
 from clop.experiments.run_folder import RunFolder
-from clop.files import write_json, write_whole
+from clop.files import write_atomic, write_json
 from clop.progress import Progress
 from clop.rl import methods
+from clop.rl.envs.levels import TrainLevels
 from clop.rl.evaluate import Agent, EvalConfig, Evaluation, evaluate
-from clop.rl.levels import TrainLevels
 from clop.rl.methods.base import Context
 from clop.rl.ppo import build_network
 from clop.rl.train import TrainConfig, build_learner, build_plan, edited_plan
-from clop.rl.workers import Workers
 
 KIND = "agent"
 _OWN = ("method", "games", "rewards", "generators")  # parts of the state that every process has for itself
@@ -179,7 +179,7 @@ def evaluate_run(
         result = evaluate(agent, trained, evaluation, backend=config.backend, progress=progress)
     name = f"{evaluation.name}-{evaluation.levels}-{result.episodes}-seed{evaluation.seed}-step{agent.ctx.env_steps}"
     path = folder.path / "evaluations" / f"{name}.csv"
-    write_whole(path, lambda draft: draft.write_text(result.csv()))
+    write_atomic(path, lambda draft: draft.write_text(result.csv()))
     about = {"method": config.method, "notes": agent.notes(), "device": str(agent.ctx.device)}
     write_json(path.with_suffix(".json"), about | result.summary())
     return result, path

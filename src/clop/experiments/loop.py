@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from clop.distributed import Workers
 from clop.errors import DivergedError, UsageError
 from clop.experiments.run_folder import RunFolder
 from clop.progress import Progress
-from clop.rl.workers import Workers
 
 
 class Work(Protocol):

@@ -51,7 +51,7 @@ class RunRecord:
         return cls(**values)
 
 
-class Stopwatch:
+class RecordBuilder:
     """Started before a run; makes its record after."""
 
     def __init__(self, kind: str, config: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ import torch
 from clop import machine
 from clop.errors import UsageError
 from clop.experiments.record import command_line, commit
-from clop.files import write_json, write_whole
+from clop.files import write_atomic, write_json
 
 _Settings = TypeVar("_Settings")
 
@@ -115,7 +115,7 @@ class RunFolder:
         """Drop what a killed run logged beyond the state it goes on from: it will be logged again."""
         kept = [row for row in self.metrics() if row["iteration"] <= iteration]
         text = "".join(json.dumps(row) + "\n" for row in kept)
-        write_whole(self.path / "metrics.jsonl", lambda draft: draft.write_text(text))
+        write_atomic(self.path / "metrics.jsonl", lambda draft: draft.write_text(text))
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class RunFolder:
         folder = self.path / "checkpoints"
         path = folder / f"step-{step:012}.pt"
         try:
-            write_whole(path, lambda draft: torch.save(dict(state), draft))
+            write_atomic(path, lambda draft: torch.save(dict(state), draft))
         except (OSError, RuntimeError) as error:
             raise UsageError(
                 f"cannot write the checkpoint {path}: {error}; go on from the one before with: {self.resume_command}"

@@ -12,10 +12,10 @@ from clop import machine
 from clop.errors import UsageError
 from clop.experiments.loop import resumable, run_to_end
 from clop.experiments.run_folder import RunFolder
-from clop.vision import data
-from clop.vision.data import Task
+from clop.vision import tasks
 from clop.vision.methods import Clop, Plan
 from clop.vision.models import num_stages
+from clop.vision.tasks import Task
 from clop.vision.train import Trainer, VisionConfig, paper_config
 
 KIND = "vision"
@@ -79,7 +79,7 @@ class VisionWork:
 def load_task(config: VisionConfig) -> Task:
     """The images of a run."""
     folder = None if config.data is None else Path(config.data)
-    return data.load(config.task, folder, config.image_size, config.train_images)
+    return tasks.load(config.task, folder, config.image_size, config.train_images)
 
 
 def train_classifier(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clop.errors import UsageError
-from clop.files import write_whole
+from clop.files import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -273,7 +273,7 @@ def save(figure: "Figure", path: Path) -> None:
         raise UsageError(
             f"cannot write a figure as {kind or 'a file without a suffix'!r}; expected such as .png or .svg"
         )
-    write_whole(path, lambda draft: figure.savefig(draft, dpi=150))
+    write_atomic(path, lambda draft: figure.savefig(draft, dpi=150))
 
 
 def _figure(width: float, height: float) -> "Figure":

@@ -29,13 +29,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clop.errors import UsageError, one_of
+from clop.errors import UsageError, unknown_name
 from clop.progress import Progress
-from clop.rl.envs import Episodes, VectorGames, choose_backend
+from clop.rl.envs.levels import LEVELS, STRICT_LEVELS, TrainLevels, held_out_levels, range_text
+from clop.rl.envs.vector import Episodes, VectorGames, choose_backend
 from clop.rl.games import find_game, normalised_return
-from clop.rl.levels import LEVELS, STRICT_LEVELS, TrainLevels, held_out_levels, range_text
 from clop.rl.methods.base import Context, Method
-from clop.rl.networks import Network, Output
+from clop.rl.network import Network, Output
 from clop.rl.play import play_first, play_last, play_list, play_quota
 from clop.seeds import check_seed
 
@@ -77,9 +77,9 @@ class EvalConfig:
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
-            raise UsageError(one_of("protocol", self.protocol, PROTOCOLS))
+            raise UsageError(unknown_name("protocol", self.protocol, PROTOCOLS))
         if self.levels not in LEVELS:
-            raise UsageError(one_of("levels", self.levels, LEVELS))
+            raise UsageError(unknown_name("levels", self.levels, LEVELS))
         if min(self.wanted, self.num_envs or _ENVS) < 1:
             raise UsageError(f"episodes and num_envs must be at least 1, got {self.episodes} and {self.num_envs}")
         if self.protocol in PEERS and (self.episodes, self.num_envs) != (None, None):
@@ -145,7 +145,7 @@ class Agent:
         return self.method.notes()
 
     @property
-    def mixes_frames(self) -> bool:
+    def uses_batch_statistics(self) -> bool:
         """Whether what it makes of a frame depends on the frames beside it: batch norm without running statistics."""
         norms = (module for module in self.model.modules() if isinstance(module, nn.BatchNorm2d))
         return any(not norm.track_running_stats for norm in norms)
@@ -266,11 +266,11 @@ def evaluate(
         agent: Who plays.
         trained: The game, and the levels that the agent was trained on.
         config: Protocol, levels, number of episodes, seed.
-        backend: See :class:`~clop.rl.envs.VectorGames`; it decides which levels are drawn.
+        backend: See :class:`~clop.rl.envs.vector.VectorGames`; it decides which levels are drawn.
         progress: Is told of each counted episode; there will be ``config.total``.
     """
     backend = choose_backend(backend)
-    check_games(config, agent.mixes_frames)
+    check_games(config, agent.uses_batch_statistics)
     seeds = Seeds.of(config.seed, config.levels)
     dice = torch.Generator().manual_seed(seeds.actions)
 
@@ -306,14 +306,14 @@ def evaluate(
                     # Twice the longest episode, so that short ones have come and gone.
                     rows = play_last(act, games, 2 * find_game(trained.game).time_limit, config.wanted, count)
                 else:
-                    rows = play_quota(act, games, config.quota, count, agent.mixes_frames)
+                    rows = play_quota(act, games, config.quota, count, agent.uses_batch_statistics)
     about = (config.name, trained.game, trained.mode, config.levels, text, backend, config.seed)
     return Evaluation(*about, rows, unfinished)
 
 
-def check_games(config: EvalConfig, mixes_frames: bool) -> None:
+def check_games(config: EvalConfig, uses_batch_statistics: bool) -> None:
     """A :class:`UsageError` for a network that normalises frames by one another and has only one."""
-    if mixes_frames and (config.counts == "list" or config.envs == 1):
+    if uses_batch_statistics and (config.counts == "list" or config.envs == 1):
         raise UsageError(
             f"batch norm with the statistics of the frames at hand needs many games to the end, which {config.name} "
             f"with {config.envs} does not have; use the protocol clop-v1 with more episodes"

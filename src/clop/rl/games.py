@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clop.errors import UsageError, one_of
+from clop.errors import UsageError, unknown_name
 
 MODES = ("easy", "hard")
 INT32_MAX = 2**31 - 1
@@ -65,14 +65,14 @@ _RANGES = ("paper", "openai-code")
 def find_game(name: str) -> Game:
     """The game of that name, or a :class:`UsageError` that suggests one."""
     if name not in GAMES:
-        raise UsageError(one_of("game", name, GAMES))
+        raise UsageError(unknown_name("game", name, GAMES))
     return GAMES[name]
 
 
 def check_mode(mode: str) -> str:
     """``mode`` itself if it is one of :data:`MODES`."""
     if mode not in MODES:
-        raise UsageError(one_of("mode", mode, MODES))
+        raise UsageError(unknown_name("mode", mode, MODES))
     return mode
 
 
@@ -96,7 +96,7 @@ def return_range(game: str, mode: str = "easy", *, ranges: str = "paper") -> tup
             where easy jumper starts at 1 and easy leaper at 1.5 instead of 3.
     """
     if ranges not in _RANGES:
-        raise UsageError(one_of("ranges", ranges, _RANGES))
+        raise UsageError(unknown_name("ranges", ranges, _RANGES))
     low, high = find_game(game).easy if check_mode(mode) == "easy" else find_game(game).hard
     if mode == "easy" and ranges == "openai-code":
         low = _OPENAI_CODE_EASY_MINIMUM.get(game, low)

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clop.rl.envs import Episodes, VectorGames
-from clop.rl.levels import TrainLevels, single_level
+from clop.rl.envs.levels import TrainLevels, single_level
+from clop.rl.envs.vector import Episodes, VectorGames
 
 _NOTHING = 4  # the action without a button
 

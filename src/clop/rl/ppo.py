@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clop.distributed import Workers
 from clop.errors import DivergedError, UsageError
-from clop.rl.envs import Episodes, VectorGames
+from clop.rl.envs.vector import Episodes, VectorGames
 from clop.rl.losses import clipped_policy_loss, clipped_value_loss
 from clop.rl.methods.base import Context, Method, Phase, Plan
-from clop.rl.networks import Network, Output
+from clop.rl.network import Network, Output
 from clop.rl.reward_norm import RewardNormaliser
 from clop.rl.rollout import Minibatch, Rollout
-from clop.rl.workers import Workers
 from clop.seeds import mixed
 
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from clop.errors import UsageError, one_of
+from clop.errors import UsageError, unknown_name
 from clop.rl.methods.base import Mode
-from clop.rl.networks import NetworkConfig
+from clop.rl.network import NetworkConfig
 from clop.rl.ppo import PPOConfig
 
 
@@ -69,5 +69,5 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 
 def find_preset(name: str) -> Preset:
     if name not in PRESETS:
-        raise UsageError(one_of("preset", name, PRESETS))
+        raise UsageError(unknown_name("preset", name, PRESETS))
     return PRESETS[name]

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from clop.distributed import Workers
 from clop.errors import UsageError
-from clop.rl.workers import Workers
 
 _EPSILON = 1e-8
 

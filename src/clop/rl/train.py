@@ -7,18 +7,18 @@ from typing import Any
 
 import torch
 
+from clop.distributed import Workers
 from clop.errors import UsageError
 from clop.rl import methods
-from clop.rl.envs import VectorGames
+from clop.rl.envs.levels import TrainLevels
+from clop.rl.envs.vector import VectorGames
 from clop.rl.evaluate import EvalConfig, check_games
 from clop.rl.games import check_mode, find_game
-from clop.rl.levels import TrainLevels
 from clop.rl.methods import METHODS, MethodConfig
 from clop.rl.methods.base import Mode, Plan
-from clop.rl.networks import NetworkConfig
+from clop.rl.network import NetworkConfig
 from clop.rl.ppo import Learner, PPOConfig, check_share
 from clop.rl.presets import find_preset
-from clop.rl.workers import Workers
 from clop.seeds import check_seed
 
 
@@ -150,9 +150,9 @@ def check_run(config: TrainConfig) -> None:
     divide."""
     plan = edited_plan(config)
     plan.check()
-    check_games(EvalConfig(episodes=config.eval_episodes), plan.network.mixes_frames)
+    check_games(EvalConfig(episodes=config.eval_episodes), plan.network.uses_batch_statistics)
     if config.test_every:
-        check_games(EvalConfig(episodes=config.test_episodes), plan.network.mixes_frames)
+        check_games(EvalConfig(episodes=config.test_episodes), plan.network.uses_batch_statistics)
     build_plan(config).levels.level_range("test")
     check_share(plan.ppo, plan.ppo.batch // config.processes)
 

@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 
 from clop.errors import UsageError
-from clop.files import write_whole
+from clop.files import write_atomic
 from clop.progress import Progress
-from clop.rl.envs import Episodes, VectorGames
+from clop.rl.envs.levels import TrainLevels
+from clop.rl.envs.vector import Episodes, VectorGames
 from clop.rl.evaluate import Agent, Seeds, choose_actions
-from clop.rl.levels import TrainLevels
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -93,11 +93,11 @@ def watch(
         trained: The game, and the levels that the agent was trained on.
         path: Where to; the suffix decides between mp4 and gif.
         config: Which episodes.
-        backend: See :class:`~clop.rl.envs.VectorGames`.
+        backend: See :class:`~clop.rl.envs.vector.VectorGames`.
         progress: Is told of each episode.
     """
     check_suffix(path)
-    if agent.mixes_frames:
+    if agent.uses_batch_statistics:
         raise UsageError(
             "batch norm with the statistics of the frames at hand needs many games at once, and a video shows one"
         )
@@ -261,7 +261,7 @@ def write_video(pictures: Iterable[tuple["Image", bool]], path: Path, fps: int) 
         fps: Pictures in a second. A gif counts in hundredths of seconds and may be a little off.
     """
     write = _write_mp4 if check_suffix(path) == ".mp4" else _write_gif
-    write_whole(path, lambda draft: write(pictures, draft, fps))
+    write_atomic(path, lambda draft: write(pictures, draft, fps))
 
 
 def _write_mp4(pictures: Iterable[tuple["Image", bool]], path: Path, fps: int) -> None:

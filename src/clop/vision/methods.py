@@ -217,12 +217,12 @@ class Rotation(Method):
     """Up to which the angle is uniform in either direction."""
 
     def __post_init__(self) -> None:
-        augment.Tilt(p=self.p)
+        augment.Rotation(p=self.p)
 
     def augment(self, pixels: Tensor, generator: Generator) -> Tensor:
         if self.p == 0 or self.degrees == 0:
             return pixels
-        return augment.Tilt(p=self.p, degrees=self.degrees)(pixels, generator=generator)
+        return augment.Rotation(p=self.p, degrees=self.degrees)(pixels, generator=generator)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from clop.errors import UsageError, one_of
+from clop.errors import UsageError, unknown_name
 
 Layers = Mapping[str, Sequence[nn.Module]]
 """Layers to put after a place, in this order."""
@@ -149,7 +149,7 @@ NETWORKS: dict[str, int] = {"small_cnn": SmallCNN.num_stages} | {name: len(width
 
 def num_stages(name: str) -> int:
     if name not in NETWORKS:
-        raise UsageError(one_of("network", name, NETWORKS))
+        raise UsageError(unknown_name("network", name, NETWORKS))
     return NETWORKS[name]
 
 

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from clop.augment import Flip
 from clop.errors import DivergedError, UsageError
 from clop.seeds import check_seed, mixed
-from clop.vision.data import Task, recipe
+from clop.vision.datasets import Images
 from clop.vision.methods import METHODS, Batch, Method, Plan
 from clop.vision.models import check_image_size, num_stages
-from clop.vision.sets import Images
+from clop.vision.tasks import Task, recipe
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from torch import nn
 
 from clop import CLOP
 from clop.errors import UsageError
-from clop.rl.levels import TrainLevels
+from clop.rl.envs.levels import TrainLevels
 from clop.rl.methods import compose
 from clop.rl.methods.base import Compose, Method, Phase, Plan
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.dropout import Dropout, SampleDropout
-from clop.rl.networks import NetworkConfig, as_input
+from clop.rl.network import NetworkConfig, as_input
 from clop.rl.ppo import PPOConfig
 
 

@@ -9,17 +9,17 @@ import pytest
 import torch
 
 from clop import CLOP
+from clop.distributed import Workers
 from clop.errors import UsageError
 from clop.experiments.agents import train_levels
-from clop.rl.envs import Episodes, Frames, Step, installed_backends
-from clop.rl.levels import TrainLevels
+from clop.rl.envs.levels import TrainLevels
+from clop.rl.envs.vector import Episodes, Frames, Step, installed_backends
 from clop.rl.methods.base import Compose, Plan
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.clop_auto import ALPHAS, Bandit, ClopAuto, ClopAutoMethod, hold_out
-from clop.rl.networks import NetworkConfig
+from clop.rl.network import NetworkConfig
 from clop.rl.ppo import PPOConfig
 from clop.rl.train import build_learner, preset_config
-from clop.rl.workers import Workers
 
 real_games = pytest.mark.skipif("procgen-mirror" not in installed_backends(), reason="procgen-mirror is not installed")
 

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from clop.errors import UsageError
-from clop.rl.levels import TrainLevels
+from clop.rl.envs.levels import TrainLevels
 from clop.rl.losses import policy_divergence
 from clop.rl.methods.base import Compose, Phase, Plan
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.clop_auto import ClopAuto
 from clop.rl.methods.clop_consistency import ClopConsistency
 from clop.rl.methods.daac import Daac
-from clop.rl.networks import NetworkConfig
+from clop.rl.network import NetworkConfig
 from clop.rl.ppo import PPOConfig
 
 PHASE = Phase("ppo", "all", 1, 1, 1.0, 0.5, 0.01)

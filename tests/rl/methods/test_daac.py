@@ -13,7 +13,7 @@ from clop.rl.methods.base import Compose, Method, Phase
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.idaac import Idaac
-from clop.rl.networks import FEATURES, Output
+from clop.rl.network import FEATURES, Output
 
 
 def frames(count, seed=0):

@@ -7,12 +7,12 @@ import torch
 
 from clop.augment import AUGMENTATIONS, augmentation
 from clop.errors import UsageError
+from clop.rl.envs.levels import TrainLevels
 from clop.rl.games import GAMES
-from clop.rl.levels import TrainLevels
 from clop.rl.methods import compose
 from clop.rl.methods.base import Phase, Plan
 from clop.rl.methods.drac import Drac, disagreement, policy_distance, value_distance
-from clop.rl.networks import NetworkConfig, Output
+from clop.rl.network import NetworkConfig, Output
 from clop.rl.ppo import PPOConfig
 
 PHASE = Phase("ppo", "all", 1, 1, 1.0, 0.5, 0.01)

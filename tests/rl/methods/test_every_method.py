@@ -8,7 +8,7 @@ import torch
 from clop.cli import main
 from clop.errors import UsageError
 from clop.experiments.run_folder import RunFolder, read_checkpoint
-from clop.rl.envs import installed_backends
+from clop.rl.envs.vector import installed_backends
 from clop.rl.methods import METHODS, compose, names
 from clop.rl.methods.base import Method
 from clop.rl.methods.clop import Clop

@@ -11,7 +11,7 @@ from clop.rl.methods.base import Compose, Method, Phase
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.ibac_sni import Bottleneck, IbacSni, information, mixture
-from clop.rl.networks import FEATURES, NetworkConfig, Output
+from clop.rl.network import FEATURES, NetworkConfig, Output
 
 PHASE = Phase("ppo", "all", 1, 1, 1.0, 0.5, 0.01)
 

@@ -10,27 +10,27 @@ import torch
 from scipy import stats
 
 from clop import CLOP
+from clop.distributed import Workers
 from clop.errors import UsageError
+from clop.rl.envs.levels import TrainLevels
 from clop.rl.games import GAMES
-from clop.rl.levels import TrainLevels
 from clop.rl.methods import idaac
 from clop.rl.methods.base import Compose, Plan
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.idaac import (
     BEST,
-    Chosen,
     Idaac,
+    TunedSettings,
     confusion_loss,
     draw_partners,
     episodes,
     order_classifier,
     order_loss,
 )
-from clop.rl.networks import NetworkConfig
+from clop.rl.network import NetworkConfig
 from clop.rl.ppo import PPOConfig
 from clop.rl.rollout import Rollout
-from clop.rl.workers import Workers
 
 
 def small(make_learner, method, **settings):
@@ -66,14 +66,14 @@ def test_the_set_for_single_games_is_the_authors():
     }
     assert {game: tuple(vars(chosen).values()) for game, chosen in BEST.items()} == rows
     assert set(BEST) <= set(GAMES)
-    assert tuple(vars(Chosen()).values()) == (9, 1, 0.25, 0.001, 0)
+    assert tuple(vars(TunedSettings()).values()) == (9, 1, 0.25, 0.001, 0)
 
 
 def test_a_setting_that_is_given_goes_before_the_set():
     assert Idaac().chosen("bigfish") == BEST["bigfish"]
-    assert Idaac().chosen("coinrun") == Chosen()
-    assert Idaac(settings="uniform").chosen("bigfish") == Chosen()
-    assert Idaac(value_every=2, hidden=0).chosen("bigfish") == Chosen(9, 2, 0.05, 0.01, 0)
+    assert Idaac().chosen("coinrun") == TunedSettings()
+    assert Idaac(settings="uniform").chosen("bigfish") == TunedSettings()
+    assert Idaac(value_every=2, hidden=0).chosen("bigfish") == TunedSettings(9, 2, 0.05, 0.01, 0)
 
 
 def test_a_score_says_which_set_it_was():

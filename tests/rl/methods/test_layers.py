@@ -7,14 +7,14 @@ from torch import nn
 
 from clop import CLOP
 from clop.errors import UsageError
+from clop.rl.envs.levels import TrainLevels
 from clop.rl.games import GAMES
-from clop.rl.levels import TrainLevels
 from clop.rl.methods import compose
 from clop.rl.methods.base import Plan
 from clop.rl.methods.batch_norm import BatchNorm
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.dropout import Dropout, SampleDropout, SharedMask
-from clop.rl.networks import NetworkConfig
+from clop.rl.network import NetworkConfig
 from clop.rl.ppo import PPOConfig
 
 

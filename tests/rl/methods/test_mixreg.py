@@ -11,7 +11,7 @@ from clop.errors import UsageError
 from clop.rl.methods import compose
 from clop.rl.methods.base import Method
 from clop.rl.methods.mixreg import Mixreg, draw_pairs, mix_frames, order_pairs
-from clop.rl.networks import as_input
+from clop.rl.network import as_input
 from clop.rl.rollout import Minibatch
 
 

@@ -6,16 +6,16 @@ import torch
 
 from clop.augment import AUGMENTATIONS, CLOP_CODE, augmentation
 from clop.errors import UsageError
+from clop.rl.envs.levels import TrainLevels
 from clop.rl.evaluate import Agent
 from clop.rl.games import GAMES
-from clop.rl.levels import TrainLevels
 from clop.rl.methods import compose
 from clop.rl.methods.base import Method, Plan
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.rad import Rad
 from clop.rl.methods.rand_fm import RandFm
-from clop.rl.networks import NetworkConfig, as_input
+from clop.rl.network import NetworkConfig, as_input
 from clop.rl.ppo import PPOConfig
 
 PLACES = ("collect", "collect-step", "both", "update")

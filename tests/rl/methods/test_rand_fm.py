@@ -9,7 +9,7 @@ from scipy import stats
 from clop.errors import UsageError
 from clop.rl.methods.base import Method, Phase
 from clop.rl.methods.rand_fm import RandFm, RandomFilter, convolve, draw_filter, feature_matching, mean_policy
-from clop.rl.networks import Output, as_input
+from clop.rl.network import Output, as_input
 
 PHASE = Phase("ppo", "all", 1, 1, 1.0, 0.5, 0.01)
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from clop.augment import AUGMENTATIONS
+from clop.distributed import Workers
 from clop.errors import UsageError
 from clop.rl.methods import compose
 from clop.rl.methods.drac import Drac
 from clop.rl.methods.ucb_drac import ARMS, Bandit, UcbDrac
-from clop.rl.workers import Workers
 
 
 def play(bandit, reward, rounds):

@@ -8,7 +8,7 @@ from clop.rl.methods import compose
 from clop.rl.methods.base import Phase
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.weight_decay import WeightDecay
-from clop.rl.networks import NetworkConfig
+from clop.rl.network import NetworkConfig
 
 
 def step(learner):

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from clop.distributed import Workers
 from clop.errors import UsageError
-from clop.rl.levels import TrainLevels
-from clop.rl.networks import SLOTS, ConvPost, Network, NetworkConfig, Output
+from clop.rl.envs.levels import TrainLevels
+from clop.rl.network import SLOTS, ConvPost, Network, NetworkConfig, Output
 from clop.rl.rollout import Minibatch, Rollout
-from clop.rl.workers import Workers
 
 if TYPE_CHECKING:
     from clop.rl.ppo import PPOConfig
@@ -131,7 +131,7 @@ class Method:
     """A way to change PPO. Override what is needed; the defaults are PPO itself."""
 
     exclusive: ClassVar[tuple[str, ...]] = ("act", "phases", "views")
-    clashes: ClassVar[Mapping[str, str]] = {}
+    incompatible: ClassVar[Mapping[str, str]] = {}
     """Methods that cannot be combined with this one although no hook tells, by name, and the reason."""
 
     def configure(self, plan: Plan) -> None:
@@ -192,8 +192,8 @@ class Compose(Method):
     def __init__(self, methods: Mapping[str, Method]) -> None:
         self.methods = dict(methods)
         for name, method in self.methods.items():
-            for other in sorted(method.clashes.keys() & self.methods.keys()):
-                raise UsageError(f"{name} and {other} cannot be combined: {method.clashes[other]}")
+            for other in sorted(method.incompatible.keys() & self.methods.keys()):
+                raise UsageError(f"{name} and {other} cannot be combined: {method.incompatible[other]}")
         for hook in Method.exclusive:
             owners = [name for name, method in self.methods.items() if overrides(method, hook)]
             if len(owners) > 1:

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from clop.errors import UsageError
 from clop.layer import CLOP
-from clop.rl.envs import VectorGames
-from clop.rl.levels import TrainLevels, range_text
+from clop.rl.envs.levels import TrainLevels, range_text
+from clop.rl.envs.vector import VectorGames
 from clop.rl.methods.base import Context, Method, Mode, Phase, Plan, in_mode
 from clop.rl.methods.clop import Slot, Variant, find_slot
-from clop.rl.networks import Network, Output
+from clop.rl.network import Network, Output
 from clop.rl.rollout import Minibatch
 
 ALPHAS = (0.0, 0.1, 0.3, 0.6, 0.8, 1.0)
@@ -87,7 +87,7 @@ class ClopAutoMethod(Method):
     In a run of several processes each plays a share of these games; the returns are added up, so all choose alike.
     """
 
-    clashes: ClassVar[Mapping[str, str]] = {"clop": "clop_auto chooses the alpha of the layer, clop fixes it"}
+    incompatible: ClassVar[Mapping[str, str]] = {"clop": "clop_auto chooses the alpha of the layer, clop fixes it"}
 
     def __init__(self, config: ClopAuto, make_games: Games = VectorGames) -> None:
         self.config, self.make_games = config, make_games

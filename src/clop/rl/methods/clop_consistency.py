@@ -12,7 +12,7 @@ from clop.layer import CLOP
 from clop.rl.losses import policy_divergence
 from clop.rl.methods.base import Context, Method, Phase, Plan
 from clop.rl.methods.clop import Slot, Variant, find_alpha, find_slot
-from clop.rl.networks import Network, Output
+from clop.rl.network import Network, Output
 from clop.rl.rollout import Minibatch
 
 
@@ -44,7 +44,7 @@ class ClopConsistency:
 class ClopConsistencyMethod(Method):
     """The layer is off while acting and in PPO's own pass, so the ratio is that of PPO."""
 
-    clashes: ClassVar[Mapping[str, str]] = {
+    incompatible: ClassVar[Mapping[str, str]] = {
         "clop": "clop_consistency learns on clean maps, clop on permuted ones",
         "clop_auto": "clop_consistency learns on clean maps, clop_auto on permuted ones",
     }

@@ -10,7 +10,7 @@ from torch import Tensor
 from clop.errors import UsageError
 from clop.rl.games import NUM_ACTIONS
 from clop.rl.methods.base import Context, Method, Phase, Plan
-from clop.rl.networks import FEATURES, Network, Output, linear_head
+from clop.rl.network import FEATURES, Network, Output, linear_head
 from clop.rl.rollout import Minibatch
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Daac:
 class DaacMethod(Method):
     """Two phases, one for each network; a head of the policy network is fitted to the advantages of the rollout."""
 
-    clashes: ClassVar[Mapping[str, str]] = {
+    incompatible: ClassVar[Mapping[str, str]] = {
         "mixreg": "mixreg normalises advantages after it has mixed them, DAAC over the whole rollout before",
     }
 

@@ -12,7 +12,7 @@ from clop.errors import UsageError
 from clop.rl.losses import policy_divergence
 from clop.rl.methods.augmented import FlipAxis, augment_frames, game_augmentation, name_of
 from clop.rl.methods.base import Context, Method, Phase, Plan
-from clop.rl.networks import Network, Output
+from clop.rl.network import Network, Output
 from clop.rl.rollout import Minibatch
 
 Divergence = Literal["exact", "sample"]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from clop.errors import UsageError
 from clop.rl.methods.base import Context, Method, Phase, Plan
-from clop.rl.networks import FEATURES, Dense, Network, NetworkConfig, Output
+from clop.rl.network import FEATURES, Dense, Network, NetworkConfig, Output
 from clop.rl.rollout import Minibatch
 from clop.sample_dropout import SampleDropout
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from clop.errors import UsageError
 from clop.rl.losses import half_squared_norm
 from clop.rl.methods.base import Context, Method, Phase, Plan
-from clop.rl.networks import FEATURES, Dense, Network, NetworkConfig, Output
+from clop.rl.network import FEATURES, Dense, Network, NetworkConfig, Output
 from clop.rl.rollout import Minibatch
 
 _SHIFT = 5.0  # makes sigma start near 0.007
@@ -49,7 +49,7 @@ class IbacSni:
 class IbacSniMethod(Method):
     """Acts, and learns values, without noise; half of the policy's loss is that of a mixture over noise."""
 
-    clashes: ClassVar[Mapping[str, str]] = {
+    incompatible: ClassVar[Mapping[str, str]] = {
         "weight_decay": "ibac_sni has a weight decay of its own, --ibac-sni.weight-decay",
     }
 

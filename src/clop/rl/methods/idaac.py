@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from clop.errors import UsageError
 from clop.rl.methods.base import Context, Method, Phase, Plan
 from clop.rl.methods.daac import Daac, DaacMethod
-from clop.rl.networks import FEATURES, Network, Output, linear_head
+from clop.rl.network import FEATURES, Network, Output, linear_head
 from clop.rl.rollout import Minibatch, Rollout
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ LINEAR = 0  # hidden units of a classifier without a hidden layer
 
 
 @dataclass(frozen=True)
-class Chosen:
+class TunedSettings:
     """The settings that the authors tuned; the defaults are their uniform set."""
 
     value_epochs: int = 9
@@ -31,14 +31,14 @@ class Chosen:
     hidden: int = LINEAR
 
 
-BEST: Mapping[str, Chosen] = MappingProxyType(
+BEST: Mapping[str, TunedSettings] = MappingProxyType(
     {
-        "plunder": Chosen(value_epochs=1, value_every=8, advantage_coef=0.3, order_coef=0.1),
-        "chaser": Chosen(value_epochs=1, advantage_coef=0.15),
-        "miner": Chosen(value_every=32, order_coef=0.1, hidden=64),
-        "climber": Chosen(advantage_coef=0.05, hidden=64),
-        "bigfish": Chosen(value_every=32, advantage_coef=0.05, order_coef=0.01, hidden=4),
-        "dodgeball": Chosen(value_every=32, hidden=64),
+        "plunder": TunedSettings(value_epochs=1, value_every=8, advantage_coef=0.3, order_coef=0.1),
+        "chaser": TunedSettings(value_epochs=1, advantage_coef=0.15),
+        "miner": TunedSettings(value_every=32, order_coef=0.1, hidden=64),
+        "climber": TunedSettings(advantage_coef=0.05, hidden=64),
+        "bigfish": TunedSettings(value_every=32, advantage_coef=0.05, order_coef=0.01, hidden=4),
+        "dodgeball": TunedSettings(value_every=32, hidden=64),
     }
 )
 """Their set for single games; the others have the uniform one."""
@@ -69,13 +69,13 @@ class Idaac:
                 raise UsageError(f"idaac.{name} must not be negative, got {value}")
         self.daac(self.chosen("bigfish"))  # refuses what makes no sense
 
-    def chosen(self, game: str) -> Chosen:
+    def chosen(self, game: str) -> TunedSettings:
         """What holds for a game."""
-        base = BEST.get(game, Chosen()) if self.settings == "best" else Chosen()
+        base = BEST.get(game, TunedSettings()) if self.settings == "best" else TunedSettings()
         given = {name: getattr(self, name) for name in vars(base) if getattr(self, name) is not None}
         return replace(base, **given)
 
-    def daac(self, chosen: Chosen) -> Daac:
+    def daac(self, chosen: TunedSettings) -> Daac:
         return Daac(self.policy_epochs, chosen.value_epochs, chosen.value_every, chosen.advantage_coef)
 
     def build(self) -> "IdaacMethod":
@@ -85,7 +85,7 @@ class Idaac:
 class IdaacMethod(Method):
     """What DAAC does, and in its policy phase a classifier's step and a term against the classifier."""
 
-    clashes: ClassVar[Mapping[str, str]] = {**DaacMethod.clashes, "daac": "idaac is daac with an adversary"}
+    incompatible: ClassVar[Mapping[str, str]] = {**DaacMethod.incompatible, "daac": "idaac is daac with an adversary"}
 
     def __init__(self, config: Idaac) -> None:
         self.config = config

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from clop.errors import UsageError
 from clop.rl.methods.base import Context, Method, Plan
-from clop.rl.networks import as_input
+from clop.rl.network import as_input
 from clop.rl.rollout import Minibatch
 from clop.seeds import numpy_generator
 

@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 
 from clop.errors import UsageError
 from clop.rl.methods.base import Context, Method, Phase, Plan, Stage
-from clop.rl.networks import Network, Output, as_input
+from clop.rl.network import Network, Output, as_input
 from clop.rl.rollout import Minibatch
 
 _STD = math.sqrt(2 / (27 + 27))  # Xavier normal: 3 x 3 weights of 3 channels come in and go out

@@ -14,7 +14,7 @@ from clop.errors import UsageError
 from clop.rl.methods.augmented import FlipAxis, game_augmentation
 from clop.rl.methods.base import Context, Method, Phase, Plan
 from clop.rl.methods.drac import Divergence, disagreement, sum_of
-from clop.rl.networks import Network, Output
+from clop.rl.network import Network, Output
 from clop.rl.rollout import Minibatch, Rollout
 
 ARMS = ("crop", "random-conv", "grayscale", "flip", "rotate", "cutout", "cutout-color", "color-jitter")
@@ -58,7 +58,7 @@ class UcbDracMethod(Method):
     In a run of several processes the returns are averaged over all of them, so all choose alike.
     """
 
-    clashes: ClassVar[Mapping[str, str]] = {"drac": "ucb_drac chooses the augmentation that drac fixes"}
+    incompatible: ClassVar[Mapping[str, str]] = {"drac": "ucb_drac chooses the augmentation that drac fixes"}
     augmentations: Sequence[Augmentation]
 
     def __init__(self, config: UcbDrac) -> None:

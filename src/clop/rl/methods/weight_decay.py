@@ -8,7 +8,7 @@ from torch import Tensor
 from clop.errors import UsageError
 from clop.rl.losses import half_squared_norm
 from clop.rl.methods.base import Context, Method, Phase
-from clop.rl.networks import Network, Output
+from clop.rl.network import Network, Output
 from clop.rl.rollout import Minibatch
 
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from clop.errors import UsageError
-from clop.vision.formats import (
+from clop.vision.decode import (
     decoded,
     list_images,
     read_idx_images,
@@ -165,7 +165,7 @@ def test_images_are_decoded_once_and_anew_if_a_file_changes(tmp_path, write, mon
     write.class_folder(tmp_path / "train", ["a", "b"])
     reads = []
     monkeypatch.setattr(
-        "clop.vision.formats.read_image", lambda path, size: reads.append(path) or read_image(path, size)
+        "clop.vision.decode.read_image", lambda path, size: reads.append(path) or read_image(path, size)
     )
 
     def load(size=8):

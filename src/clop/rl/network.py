@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clop.errors import UsageError, one_of
+from clop.errors import UsageError, unknown_name
 from clop.rl.games import NUM_ACTIONS
 
 SLOTS = ("input", "block1", "block2", "block3", "trunk_out", "actor_in", "critic_in", "neck", "adv_head")
@@ -52,7 +52,7 @@ class NetworkConfig:
     """Whether residual pairs add their rectified input, as a ReLU in place does in the code of DrAC, DAAC and IDAAC."""
 
     @property
-    def mixes_frames(self) -> bool:
+    def uses_batch_statistics(self) -> bool:
         """Whether what it makes of a frame depends on the frames beside it, in evaluation mode too."""
         return self.norm != "none" and self.norm_statistics == "batch"
 
@@ -68,7 +68,7 @@ class NetworkConfig:
         }
         for name, known in choices.items():
             if getattr(self, name) not in known:
-                raise UsageError(one_of(name, getattr(self, name), known))
+                raise UsageError(unknown_name(name, getattr(self, name), known))
 
 
 @dataclass

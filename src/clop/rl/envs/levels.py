@@ -5,8 +5,8 @@ import itertools
 from dataclasses import dataclass
 from functools import lru_cache
 
-from clop.errors import UsageError, one_of
-from clop.rl.envs import VectorGames
+from clop.errors import UsageError, unknown_name
+from clop.rl.envs.vector import VectorGames
 from clop.rl.games import check_levels, check_mode, find_game
 
 LEVELS = ("train", "test")
@@ -35,7 +35,7 @@ class TrainLevels:
     def level_range(self, levels: str) -> tuple[int, int]:
         """``start_level`` and ``num_levels`` of the ``train`` or ``test`` levels of clop-v1."""
         if levels not in LEVELS:
-            raise UsageError(one_of("levels", levels, LEVELS))
+            raise UsageError(unknown_name("levels", levels, LEVELS))
         if levels == "train":
             return self.start_level, self.num_levels
         if self.mode == "easy" or self.num_levels == 0:

@@ -18,7 +18,7 @@ from numba import carray, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic
 from torch import Tensor
 
-from clop.jit import callback, jit
+from clop.kernels.jit import callback, jit
 
 _PARALLEL_FROM = 1 << 16  # bytes; below, waking threads costs more than it saves
 _CHUNK = 1 << 16  # bytes of map that a thread takes at a time

@@ -87,7 +87,7 @@ def _library() -> ctypes.CDLL:
 
 
 class ProcgenEngine:
-    """Games that step together; an :class:`~clop.rl.envs.Engine`."""
+    """Games that step together; an :class:`~clop.rl.envs.vector.Engine`."""
 
     can_save: ClassVar[bool] = True
 

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clop.errors import UsageError
-from clop.files import write_whole
+from clop.files import write_atomic
 from clop.progress import Progress
-from clop.vision.files import cache_folder
+from clop.vision.download import cache_folder
 
 _DAMAGED = (EOFError, OSError, zlib.error)  # what gzip and bz2 raise
 _SUFFIXES = (".jpeg", ".jpg", ".png", ".bmp", ".webp")
@@ -195,7 +195,7 @@ def decoded(files: ImageFiles, size: int, name: str) -> Tensor:
                 f"the decoded images take {needed / 2**30:.1f} GB and {target.parent} has {free / 2**30:.1f} GB free; "
                 "name another folder in CLOP_CACHE, or take fewer with --train-images or smaller ones with --image-size"
             )
-        write_whole(target, lambda draft: _decode(files, size, name, draft))
+        write_atomic(target, lambda draft: _decode(files, size, name, draft))
     # Copy on write: torch wants memory that could be written, and nothing here writes.
     return torch.from_numpy(np.load(target, mmap_mode="c")).permute(0, 3, 1, 2)
 

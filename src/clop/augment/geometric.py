@@ -94,7 +94,7 @@ class Rotate(Augmentation):
 
 
 @dataclass(frozen=True)
-class Tilt(Augmentation):
+class Rotation(Augmentation):
     """A turn by any small angle around the centre, bilinear; what turns in is black."""
 
     degrees: float = 15.0

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clop.errors import UsageError
-from clop.vision.files import Source, find_file, find_folder
-from clop.vision.formats import (
+from clop.vision.decode import (
     decoded,
     list_classes,
     list_images,
@@ -20,6 +19,7 @@ from clop.vision.formats import (
     read_stl10,
     resized,
 )
+from clop.vision.download import Source, find_file, find_folder
 
 
 @dataclass(frozen=True)

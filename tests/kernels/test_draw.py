@@ -15,8 +15,8 @@ import pytest
 import torch
 from scipy import stats
 
-from clop import drawing
 from clop.functional import sample_permutation
+from clop.kernels import draw as drawing
 
 THRESHOLD = 1e-6
 DRAWS = 20_000

@@ -1,7 +1,7 @@
 """Many copies of one Procgen game that step together, on a chosen range of levels.
 
-Two back ends give the same games: procgen's own library (:mod:`clop.rl.procgen_backend`) and EnvPool
-(:mod:`clop.rl.envpool_backend`). For the same level and the same actions, rewards and ends of episodes agree. So do
+Two back ends give the same games: procgen's own library (:mod:`clop.rl.envs.procgen`) and EnvPool
+(:mod:`clop.rl.envs.envpool`). For the same level and the same actions, rewards and ends of episodes agree. So do
 frames in about half of the games; in the others the two versions of Qt draw turned or scaled pictures a little
 differently. Which levels are drawn, and in what order, differs. Neither back end is loaded before it is used.
 """
@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from clop.errors import UsageError, one_of
-from clop.rl import procgen_backend
-from clop.rl.envpool_backend import EnvPoolEngine
+from clop.errors import UsageError, unknown_name
+from clop.rl.envs import procgen
+from clop.rl.envs.envpool import EnvPoolEngine
+from clop.rl.envs.procgen import ProcgenEngine
 from clop.rl.games import INT32_MAX, NUM_ACTIONS, check_levels, check_mode, find_game
-from clop.rl.procgen_backend import ProcgenEngine
 
 
 class Frames(NamedTuple):
@@ -112,7 +112,7 @@ BACKENDS = tuple(_ENGINES)
 def installed_backends() -> dict[str, str]:
     """Name and version of the back ends that are installed, the one used by default first."""
     found = {}
-    if (data := procgen_backend.data_folder()) is not None:
+    if (data := procgen.data_folder()) is not None:
         found["procgen-mirror"] = (data.parent / "version.txt").read_text().strip()
     if importlib.util.find_spec("envpool") is not None:
         found["envpool"] = importlib.metadata.version("envpool")
@@ -122,7 +122,7 @@ def installed_backends() -> dict[str, str]:
 def choose_backend(backend: str = "auto") -> str:
     """The back end of that name, or for ``auto`` the best that is installed; a :class:`UsageError` if it is not."""
     if backend not in ("auto", *BACKENDS):
-        raise UsageError(one_of("back end", backend, ("auto", *BACKENDS)))
+        raise UsageError(unknown_name("back end", backend, ("auto", *BACKENDS)))
     installed = installed_backends()
     if backend in installed:
         return backend

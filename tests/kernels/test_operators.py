@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch._subclasses import FakeTensor, FakeTensorMode
 
-from clop import CLOP, clop, ops
+from clop import CLOP, clop
+from clop.kernels import operators
 
 LAYOUTS = {
     "contiguous": lambda x: x,
@@ -31,7 +32,10 @@ def maps_and_permutations(layout="contiguous", sharing=(1, 1), dtype=torch.float
 def test_the_kernel_and_torch_s_own_operations_agree(layout, sharing, dtype, inverse):
     """In values and in strides: what a GPU computes and what the CPU computes are one operator."""
     x, permutations = maps_and_permutations(layout, sharing, dtype)
-    fast, general = ops._permute_cpu(x, permutations, inverse), ops._permute_anywhere(x, permutations, inverse)
+    fast, general = (
+        operators._permute_cpu(x, permutations, inverse),
+        operators._permute_anywhere(x, permutations, inverse),
+    )
     assert torch.equal(fast, general)
     assert fast.stride() == general.stride()
     assert torch.equal(fast, torch.ops.clop.permute(x, permutations, inverse))
@@ -41,8 +45,8 @@ def test_the_kernel_and_torch_s_own_operations_agree(layout, sharing, dtype, inv
 @sharing
 def test_the_inverse_undoes_a_permutation(layout, sharing):
     x, permutations = maps_and_permutations(layout, sharing)
-    assert torch.equal(ops.permute(ops.permute(x, permutations), permutations, inverse=True), x)
-    assert not torch.equal(ops.permute(ops.permute(x, permutations), permutations), x)
+    assert torch.equal(operators.permute(operators.permute(x, permutations), permutations, inverse=True), x)
+    assert not torch.equal(operators.permute(operators.permute(x, permutations), permutations), x)
 
 
 @layouts
@@ -73,13 +77,13 @@ def test_draw_for_reads_the_settings_of_its_layer_at_each_call():
     layer = CLOP(0.5, variant="clamp", generator=torch.Generator().manual_seed(0))
     layer.alpha = 0.9
     drawn = torch.ops.clop.draw_for(layer._key, (5, 3), 2, 1, device="cpu")
-    expected = ops.draw((5, 3), 2, 1, 0.9, "clamp", True, torch.Generator().manual_seed(0))
+    expected = operators.draw((5, 3), 2, 1, 0.9, "clamp", True, torch.Generator().manual_seed(0))
     assert torch.equal(drawn, expected)
 
 
 def test_a_layer_nobody_holds_is_forgotten():
     key = CLOP(0.5)._key
-    assert key not in ops._layers
+    assert key not in operators._layers
 
 
 options = pytest.mark.parametrize("options", [{}, {"per_sample": True}, {"channel_consistent": False}])
@@ -115,16 +119,16 @@ class TestTransforms:
     def test_grad_moves_back(self, sharing):
         x, permutations = maps_and_permutations(sharing=sharing)
         weights = torch.rand(x.shape)
-        gradient = torch.func.grad(lambda x: (ops.permute(x, permutations) * weights).sum())(x)
-        assert torch.equal(gradient, ops.permute(weights, permutations, inverse=True))
+        gradient = torch.func.grad(lambda x: (operators.permute(x, permutations) * weights).sum())(x)
+        assert torch.equal(gradient, operators.permute(weights, permutations, inverse=True))
 
     @sharing
     def test_jvp_moves_the_tangent_along(self, sharing):
         x, permutations = maps_and_permutations(sharing=sharing)
         tangent = torch.rand(x.shape)
-        y, moved = torch.func.jvp(lambda x: ops.permute(x, permutations), (x,), (tangent,))
-        assert torch.equal(y, ops.permute(x, permutations))
-        assert torch.equal(moved, ops.permute(tangent, permutations))
+        y, moved = torch.func.jvp(lambda x: operators.permute(x, permutations), (x,), (tangent,))
+        assert torch.equal(y, operators.permute(x, permutations))
+        assert torch.equal(moved, operators.permute(tangent, permutations))
 
     @sharing
     @pytest.mark.parametrize("inverse", [False, True])
@@ -135,12 +139,12 @@ class TestTransforms:
         permutations = torch.rand(b, *sharing, 20).argsort(-1)
         xs = list(x) if dims[0] is not None else [x[0]] * b
         ps = list(permutations) if dims[1] is not None else [permutations[0]] * b
-        looped = torch.stack([ops.permute(a, p, inverse) for a, p in zip(xs, ps, strict=True)])
+        looped = torch.stack([operators.permute(a, p, inverse) for a, p in zip(xs, ps, strict=True)])
         inputs = (
             x.movedim(0, dims[0]) if dims[0] is not None else x[0],
             permutations.movedim(0, dims[1]) if dims[1] is not None else permutations[0],
         )
-        assert torch.equal(torch.func.vmap(lambda a, p: ops.permute(a, p, inverse), dims)(*inputs), looped)
+        assert torch.equal(torch.func.vmap(lambda a, p: operators.permute(a, p, inverse), dims)(*inputs), looped)
 
     def test_gradients_per_sample(self):
         """vmap of grad, as in differential privacy."""
@@ -148,18 +152,18 @@ class TestTransforms:
         weights = torch.rand(3, 5, 4)
 
         def loss(x):
-            return (ops.permute(x[None], permutations)[0] * weights).sum()
+            return (operators.permute(x[None], permutations)[0] * weights).sum()
 
         assert torch.equal(
             torch.func.vmap(torch.func.grad(loss))(x),
-            ops.permute(weights.expand(2, 3, 5, 4), permutations, inverse=True),
+            operators.permute(weights.expand(2, 3, 5, 4), permutations, inverse=True),
         )
 
     def test_hessian_is_the_second_derivative(self):
         x = torch.rand(1, 1, 2, 2, dtype=torch.float64)
         permutations = torch.tensor([[[1, 2, 3, 0]]])
         weights = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
-        hessian = torch.func.hessian(lambda x: (ops.permute(x, permutations).flatten() ** 2 * weights).sum())(x)
+        hessian = torch.func.hessian(lambda x: (operators.permute(x, permutations).flatten() ** 2 * weights).sum())(x)
         assert torch.equal(hessian.view(4, 4), torch.diag(2 * weights[[3, 0, 1, 2]]))
 
     def test_vmap_with_the_same_randomness_draws_once(self):

@@ -43,7 +43,7 @@ def _load(path: Path) -> None:
 
 
 class EnvPoolEngine:
-    """Games that step together; an :class:`~clop.rl.envs.Engine`."""
+    """Games that step together; an :class:`~clop.rl.envs.vector.Engine`."""
 
     can_save: ClassVar[bool] = False
 

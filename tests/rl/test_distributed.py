@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import nn
 
+from clop.distributed import Workers, run_together
 from clop.errors import UsageError
 from clop.rl.methods.base import Method, Phase
-from clop.rl.networks import NetworkConfig
+from clop.rl.network import NetworkConfig
 from clop.rl.reward_norm import RewardNormaliser
-from clop.rl.workers import Workers, run_together
 
 STEPS, ENVS = 4, 4  # of both processes together
 SHIFT = 5.0  # how much larger the second's advantages are

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from clop import moving
+from clop.kernels import move
 
 DTYPES = [torch.uint8, torch.bfloat16, torch.float32, torch.float64, torch.complex128]  # 1 to 16 bytes
 
@@ -34,7 +34,7 @@ def test_maps_move_as_indexing_says(shape, dtype, inverse):
     x = (torch.rand(shape) * 200).to(dtype)
     for samples, channels in [(1, 1), (shape[0], 1), (1, shape[1]), shape[:2]]:
         permutations = random_permutations(samples, channels, x[0, 0].numel())
-        y = moving.permute(x, permutations, inverse=inverse)
+        y = move.permute(x, permutations, inverse=inverse)
         assert torch.equal(y, plainly(x, permutations, inverse))
 
 
@@ -46,7 +46,7 @@ def test_maps_with_channels_innermost_move_as_indexing_says(channels, dtype, inv
     x = (torch.rand(3, channels, 5, 3) * 200).to(dtype).to(memory_format=torch.channels_last)
     for samples in (1, 3):
         permutations = random_permutations(samples, 1, 15)
-        y = moving.permute(x, permutations, inverse=inverse)
+        y = move.permute(x, permutations, inverse=inverse)
         assert torch.equal(y, plainly(x, permutations, inverse))
         assert y.stride() == x.stride()
 
@@ -70,22 +70,22 @@ def restored_threads():
 def test_several_threads_do_what_one_does(sharing, memory_format, inverse):
     """Many chunks, whose ends fall inside a sample. Fails when one is skipped or a row moves by its neighbour's."""
     x = torch.rand(67, 33, 9, 7).to(memory_format=memory_format)
-    assert x.nbytes > 8 * moving._CHUNK
+    assert x.nbytes > 8 * move._CHUNK
     permutations = random_permutations(*sharing, 63)
     torch.set_num_threads(1)
-    alone = moving.permute(x, permutations, inverse=inverse)
+    alone = move.permute(x, permutations, inverse=inverse)
     torch.set_num_threads(2)
     for _ in range(5):
-        assert torch.equal(moving.permute(x, permutations, inverse=inverse), alone)
+        assert torch.equal(move.permute(x, permutations, inverse=inverse), alone)
     assert torch.equal(alone, plainly(x, permutations, inverse))
 
 
 @pytest.mark.usefixtures("restored_threads")
 def test_without_torch_s_openmp_one_thread_does_it_all(monkeypatch):
-    monkeypatch.setattr(moving, "openmp_team", lambda: None)
+    monkeypatch.setattr(move, "openmp_team", lambda: None)
     torch.set_num_threads(2)
     x, permutations = torch.rand(64, 32, 8, 8), random_permutations(1, 1, 64)
-    assert torch.equal(moving.permute(x, permutations, inverse=False), x.flatten(2)[..., permutations[0, 0]].view_as(x))
+    assert torch.equal(move.permute(x, permutations, inverse=False), x.flatten(2)[..., permutations[0, 0]].view_as(x))
 
 
 @pytest.mark.parametrize(
@@ -101,4 +101,4 @@ def test_without_torch_s_openmp_one_thread_does_it_all(monkeypatch):
 )
 def test_permutations_of_another_shape_are_refused_before_memory_is_touched(permutations):
     with pytest.raises(ValueError, match="expected contiguous int64"):
-        moving.permute(torch.zeros(2, 4, 2, 3), permutations, False)
+        move.permute(torch.zeros(2, 4, 2, 3), permutations, False)

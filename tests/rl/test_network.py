@@ -10,7 +10,7 @@ from torch import nn
 
 from clop import CLOP
 from clop.rl.games import NUM_ACTIONS
-from clop.rl.networks import SLOTS, Network, NetworkConfig, Output, Residual, Trunk, _Post, as_input
+from clop.rl.network import SLOTS, Network, NetworkConfig, Output, Residual, Trunk, _Post, as_input
 
 TOPOLOGIES = ("shared", "split", "decoupled")
 

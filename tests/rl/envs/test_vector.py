@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from clop.errors import UsageError
-from clop.rl.envs import BACKENDS, VectorGames, choose_backend, installed_backends
+from clop.rl.envs.vector import BACKENDS, VectorGames, choose_backend, installed_backends
 from clop.rl.games import GAMES, MODES, NUM_ACTIONS
 
 INSTALLED = installed_backends()
@@ -324,7 +324,7 @@ def test_making_games_prints_nothing(backend):
     """Neither gym's notice nor anything else, with every warning on; and gym is not even imported."""
     program = f"""
 import sys
-from clop.rl.envs import VectorGames
+from clop.rl.envs.vector import VectorGames
 foreign = ("procgen", "envpool", "gym", "gym3", "gymnasium")
 assert not set(foreign) & set(sys.modules), "imported before it is used"
 games = VectorGames("coinrun", 2, num_levels=3, rand_seed=0, backend={backend!r})

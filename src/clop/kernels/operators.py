@@ -56,16 +56,16 @@ def register(layer: Layer) -> int:
 
 @functools.cache
 def _drawing() -> Any:
-    from clop import drawing  # numba's import takes as long as all else here, and evaluation never needs it
+    from clop.kernels import draw  # numba's import takes as long as all else here, and evaluation never needs it
 
-    return drawing
+    return draw
 
 
 @functools.cache
 def _moving() -> Any:
-    from clop import moving
+    from clop.kernels import move
 
-    return moving
+    return move
 
 
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)

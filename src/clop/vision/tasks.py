@@ -4,9 +4,9 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from clop.errors import UsageError, one_of
-from clop.vision import sets
-from clop.vision.sets import Images, Reader
+from clop.errors import UsageError, unknown_name
+from clop.vision import datasets
+from clop.vision.datasets import Images, Reader
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Recipe:
 def recipe(name: str) -> Recipe:
     """The protocol of a task by its name."""
     if name not in TASKS:
-        raise UsageError(one_of("task", name, TASKS))
+        raise UsageError(unknown_name("task", name, TASKS))
     return TASKS[name]
 
 
@@ -104,11 +104,11 @@ def load(name: str, data: Path | None = None, image_size: int | None = None, tra
 
 
 TASKS: dict[str, Recipe] = {
-    "mnist-usps": Recipe(sets.mnist_usps, 10, "small_cnn", 32, 30, mean=(0.5,), std=(0.5,), flip=False),
-    "imagenette": Recipe(sets.imagenette, 10, "vgg11", 224, 90),
-    "imagewoof": Recipe(sets.imagewoof, 10, "vgg11", 224, 90),
-    "imagenet": Recipe(sets.imagenet, sets.IMAGENET_CLASSES, "vgg16", 224, 90),
-    "stl10": Recipe(sets.stl10, 10, "vgg9", 96, 90),
-    "digits": Recipe(sets.digits, 10, "small_cnn", 32, 15, mean=(0.5,), std=(0.5,), flip=False),
+    "mnist-usps": Recipe(datasets.mnist_usps, 10, "small_cnn", 32, 30, mean=(0.5,), std=(0.5,), flip=False),
+    "imagenette": Recipe(datasets.imagenette, 10, "vgg11", 224, 90),
+    "imagewoof": Recipe(datasets.imagewoof, 10, "vgg11", 224, 90),
+    "imagenet": Recipe(datasets.imagenet, datasets.IMAGENET_CLASSES, "vgg16", 224, 90),
+    "stl10": Recipe(datasets.stl10, 10, "vgg9", 96, 90),
+    "digits": Recipe(datasets.digits, 10, "small_cnn", 32, 15, mean=(0.5,), std=(0.5,), flip=False),
 }
 """The tasks by name. That of the digits is ours, the others are the paper's."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clop.jit import jit
+from clop.kernels.jit import jit
 
 Integers = NDArray[np.int64]
 

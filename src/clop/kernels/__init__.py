@@ -1,0 +1,1 @@
+"""Why the layer is fast: permutations drawn and moved by compiled code, as operators of torch."""

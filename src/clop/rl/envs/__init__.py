@@ -1,0 +1,1 @@
+"""Games that step together, on chosen levels: Procgen by two back ends."""
