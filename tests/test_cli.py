@@ -64,7 +64,7 @@ def test_an_anchor_of_a_figure_that_is_no_number_is_told(tmp_path, capsys):
             ["demo", "--epochs", "0"],
             "clop: argument --epochs: expected an integer of at least 1, got '0'; see clop demo --help",
         ),
-        (["bench", "layers"], "clop: unknown what 'layers'; did you mean 'layer'?"),
+        (["bench", "layers"], "clop: unknown benchmark 'layers'; did you mean 'layer'?"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_status_2(arguments, sentence, capsys, tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 import pytest
 
 from clop.bench import methods
-from clop.bench.methods import PASSES, Passes, bare_pass, row
+from clop.bench.methods import PASSES, Passes, Settings, bare_pass, row
 from clop.rl.envs.vector import installed_backends
 from clop.rl.methods import METHODS
 from clop.rl.ppo import PPOConfig
@@ -19,7 +19,7 @@ def test_the_cost_of_passes_counts_a_backward_pass_as_two_forward_ones():
     assert PASSES.keys() <= METHODS.keys()
 
 
-def test_what_goes_beyond_the_passes_is_told():
+def test_what_goes_beyond_the_passes_is_reported():
     drac = row("drac", [2.0, 2.2, 2.4])
     assert drac.excess == pytest.approx(1.1)
     assert drac.quartiles == pytest.approx((2.1, 2.3))
@@ -28,7 +28,7 @@ def test_what_goes_beyond_the_passes_is_told():
 
 
 def test_layers_all_over_the_network_make_its_passes_longer():
-    """As much as bare passes take, and no more: what is lost around them is told."""
+    """As much as bare passes take, and no more: what is lost around them is reported."""
     layered = row("batch_norm", [1.3, 1.32, 1.4], [1.1, 1.2, 1.3])
     assert layered.explained == pytest.approx(1.2)
     assert layered.excess == pytest.approx(1.1)
@@ -60,7 +60,7 @@ def test_ppo_has_a_turn_before_and_after_each_method(monkeypatch):
     monkeypatch.setattr(methods, "build_learner", lambda config: Untimed())
     monkeypatch.setattr(methods, "iteration_times", lambda learner: (0.0, 0.0, float(next(clock))))
     monkeypatch.setattr(methods, "bare_pass", lambda learner: next(passes))
-    rows = methods.run("starpilot", rounds=2)
+    rows = methods.measure(Settings(rounds=2))
     assert [row.method for row in rows] == list(METHODS)
     assert all(row.ratio == pytest.approx(1) for row in rows)
     assert {row.method: row.layers for row in rows if row.layers != 1} == {"batch_norm": pytest.approx(1.25)}

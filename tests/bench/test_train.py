@@ -4,7 +4,7 @@ import pytest
 
 from clop import CLOP
 from clop.bench.contestants import Contestant, started
-from clop.bench.train import Row, cost_of
+from clop.bench.train import Row, Settings, contestants, cost_of
 
 
 def test_share_of_peak_counts_acting_once_and_learning_in_each_epoch():
@@ -15,7 +15,7 @@ def test_share_of_peak_counts_acting_once_and_learning_in_each_epoch():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_contestant_tells_where_its_time_went(processes):
+def test_a_contestant_reports_where_its_time_went(processes):
     contestant = Contestant("ours", processes=processes, method="clop", num_steps=2, game="fruitbot")
     with started([contestant]) as running:
         turns = [running["ours"].turn() for _ in range(2)]
@@ -50,3 +50,17 @@ def test_the_cost_of_a_method_is_its_time_over_that_without_it(monkeypatch):
     monkeypatch.setattr("clop.bench.train._PAIRED_STEPS", 1)
     monkeypatch.setattr("clop.bench.train.iteration_times", times)
     assert cost_of("clop", "fruitbot", rounds=2) == 1.5
+
+
+def test_all_learners_have_the_same_rollouts(monkeypatch):
+    """Fails if a learner is left with the defaults, which are another game and another length."""
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    learners = contestants(Settings(game="fruitbot", num_steps=8))
+    assert {(c.game, c.num_steps) for c in learners} == {("fruitbot", 8)}
+    assert [(c.kind, c.processes, c.threads, c.method) for c in learners] == [
+        ("clop", 1, 1, "ppo"),
+        ("clop", 4, 1, "ppo"),
+        ("clop", 4, 1, "clop"),
+        ("sb3", 1, 4, "ppo"),
+    ]
+    assert [c.kind for c in contestants(Settings(without_sb3=True))] == ["clop"] * 3

@@ -37,7 +37,7 @@ def test_the_plain_loop_is_plain_and_learns(monkeypatch):
 
 @pytest.mark.slow
 def test_three_loops_take_turns_in_processes_of_their_own():
-    rows = vision.run(rounds=2, batches=1, threads=1)
+    rows = vision.measure(vision.Settings(rounds=2, batches=1, threads=1))
     assert [row.what for row in rows] == ["plain loop", "ours", "ours with CLOP"]
     assert all(row.images_per_second > 0 for row in rows)
     assert [row.baseline for row in rows] == [None, "plain loop", "ours"]
@@ -55,7 +55,7 @@ def test_every_method_passes_over_every_image_in_training_mode(monkeypatch):
     monkeypatch.setattr(SmallCNN, "forward", lambda self, x: seen.append((len(x), self.training)) or forward(self, x))
     pixels = torch.randint(256, (100, 1, 16, 16), dtype=torch.uint8)
     task = Task("mnist-usps", 10, Images(pixels, torch.zeros(100, dtype=torch.long)), {})
-    rows = augment.run("mnist", task, "small_cnn")
+    rows = augment.time_methods("mnist", task, "small_cnn")
     assert [row.method for row in rows] == list(augment.METHOD_NAMES)
     assert rows[0].ratio == 1
     warm_up = len(augment.METHOD_NAMES) * 64

@@ -15,7 +15,7 @@ _MATMUL = 1024
 
 @dataclass(frozen=True)
 class Contestant:
-    """What takes part."""
+    """A learner, or the machine's peak, and its settings: what a process needs to build it."""
 
     name: str
     kind: str = "clop"
@@ -24,7 +24,7 @@ class Contestant:
     threads: int = 1
     method: str = "ppo"
     num_steps: int = 256
-    """Of a rollout in each of the 64 envs."""
+    """Steps of a rollout in each of the 64 envs."""
     game: str = "starpilot"
 
 
@@ -56,7 +56,7 @@ def _clop(contestant: Contestant, take_turns: TakeTurns) -> None:
 
 
 def _clop_process(contestant: Contestant, take_turns: TakeTurns) -> None:
-    from clop.bench.train import iteration_times
+    from clop.bench.iteration import iteration_times
     from clop.distributed import Workers
     from clop.rl.methods import METHODS, names
     from clop.rl.ppo import PPOConfig

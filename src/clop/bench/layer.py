@@ -10,20 +10,33 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clop.bench.timing import Row, interleaved
+from clop.bench.benchmark import Report, Result, silent
+from clop.bench.comparison import ComparisonSettings, Row, result
+from clop.bench.timing import interleaved
 from clop.functional import clop, sample_permutation
 
 ALPHA = 0.5
+DESCRIPTION = (
+    "Time the layer, forward and backward in float32, in turns with copying the map and its gradient, with Dropout2d, "
+    "and with a plain-Python layer that follows the authors' code. About half a minute."
+)
+Settings = ComparisonSettings
 
 
-def run(rounds: int, on_row: Callable[[Row], None] = lambda _: None) -> list[Row]:
-    """All comparisons; each is handed over as soon as it is known."""
-    rows: list[Row] = []
+def run(settings: Settings, report: Report = silent) -> Result:
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    return result(measure(settings, report))
+
+
+def measure(settings: Settings, report: Report = silent) -> list[Row]:
+    """All comparisons, on as many threads as torch has."""
+    rounds, rows = settings.rounds, list[Row]()
 
     def add(what: str, ours: float, baselines: dict[str, float]) -> None:
         for baseline, seconds in baselines.items():
             rows.append(Row(what, 1e3 * ours, baseline, 1e3 * seconds))
-            on_row(rows[-1])
+            report(f"measured {what} against {baseline}")
 
     for layout in (torch.contiguous_format, torch.channels_last):
         name = "NCHW" if layout is torch.contiguous_format else "channels-last"

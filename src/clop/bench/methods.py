@@ -2,18 +2,36 @@
 
 import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import torch
+
+from clop import machine
+from clop.bench.benchmark import BenchSettings, Report, Result, silent
+from clop.bench.iteration import iteration_times
 from clop.bench.timing import quartiles
-from clop.bench.train import iteration_times
 from clop.rl.methods import METHODS
 from clop.rl.ppo import Learner, PPOConfig
 from clop.rl.train import build_learner, preset_config
 
+DESCRIPTION = (
+    "Time updates with each method in turns with plain PPO's, beside what the forward and backward passes of its "
+    "definition explain. About ten minutes."
+)
 _NUM_STEPS, _EPOCHS = 2, 3  # 128 frames, one micro-batch
 _FORWARD, _BOTH = 1, 3  # costs of a pass through a network without and with its gradient
+
+
+@dataclass(frozen=True)
+class Settings(BenchSettings):
+    """What is played, and how often."""
+
+    game: str = field(default="starpilot", metadata={"positional": True})
+    """Game to play."""
+    rounds: int = 9
+    """Number of turns of each method."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +39,9 @@ class Passes:
     """Passes that the definition of a method demands for each image of the rollout, in one update."""
 
     both: int = _EPOCHS
-    """Forward and backward."""
+    """Passes forward and backward."""
     forward: int = 0
-    """Forward alone."""
+    """Passes forward alone."""
 
     @property
     def cost(self) -> float:
@@ -38,7 +56,7 @@ PASSES: dict[str, Passes] = {
     "daac": Passes(both=1 + 9),  # an epoch of the policy network, nine of the value network
     "idaac": Passes(both=2 + 9),  # and the partner of each image in the policy network
 }
-"""Of methods that demand others than PPO."""
+"""Passes of the methods that demand others than PPO."""
 
 LAYERED = ("batch_norm",)
 """Methods that are layers of their own all over the network, so that each pass takes longer by definition."""
@@ -46,13 +64,13 @@ LAYERED = ("batch_norm",)
 
 @dataclass(frozen=True)
 class Row:
-    """What a method costs, and what it may."""
+    """What a method costs, and what its definition explains."""
 
     method: str
     ratio: float
     """Seconds of an update over PPO's, median over rounds."""
     quartiles: tuple[float, float]
-    """Of that ratio."""
+    """Quartiles of that ratio."""
     passes: Passes = Passes()
     layers: float = 1.0
     """Seconds of a bare pass through the method's network over one through PPO's; measured where the method is
@@ -71,7 +89,30 @@ class Row:
         return asdict(self) | {"explained": self.explained, "excess": self.excess}
 
 
-def run(game: str, rounds: int, on_round: Callable[[int], None] = lambda _: None) -> list[Row]:
+def run(settings: Settings, report: Report = silent) -> Result:
+    machine.keep_memory()
+    torch.set_num_threads(1)
+    rows = measure(settings, report)
+    header = ["method", "passes", "by its passes", "time / PPO's", "quartiles", "beyond them"]
+    cells = [
+        [
+            row.method,
+            f"{row.passes.both} + {row.passes.forward}",
+            f"{row.explained:.2f}",
+            f"{row.ratio:.2f}",
+            f"{row.quartiles[0]:.2f} to {row.quartiles[1]:.2f}",
+            f"{row.excess:.2f}",
+        ]
+        for row in rows
+    ]
+    note = (
+        f"updates on {settings.game}, one thread, medians of {settings.rounds} rounds; passes of an image, with a "
+        "gradient and without, by definition: PPO's are 3 + 0; batch norm's through its own layers, as timed bare"
+    )
+    return Result(rows, header, cells, note)
+
+
+def measure(settings: Settings, report: Report = silent) -> list[Row]:
     """All methods in turns, in this process, on as many threads as torch has.
 
     PPO takes a turn before and after each of them: the speed of a machine drifts within a round.
@@ -79,7 +120,7 @@ def run(game: str, rounds: int, on_round: Callable[[int], None] = lambda _: None
     ppo = PPOConfig(num_steps=_NUM_STEPS, minibatches=1, epochs=_EPOCHS)
     configs = {"ppo": {}, **{name: {name: config()} for name, config in METHODS.items()}}
     learners = {
-        name: build_learner(preset_config(game, "procgen-easy", ppo=ppo, methods=methods))
+        name: build_learner(preset_config(settings.game, "procgen-easy", ppo=ppo, methods=methods))
         for name, methods in configs.items()
     }
     for learner in learners.values():
@@ -91,7 +132,7 @@ def run(game: str, rounds: int, on_round: Callable[[int], None] = lambda _: None
     order = random.Random(0)
     ratios: dict[str, list[float]] = {name: [] for name in METHODS}
     layers: dict[str, list[float]] = {name: [] for name in LAYERED}
-    for number in range(rounds):
+    for number in range(settings.rounds):
         for name, costs in layers.items():
             before, own, after = (bare_pass(learners[which]) for which in ("ppo", name, "ppo"))
             costs.append(2 * own / (before + after))
@@ -100,12 +141,12 @@ def run(game: str, rounds: int, on_round: Callable[[int], None] = lambda _: None
             own, after = seconds(name), seconds("ppo")
             ratios[name].append(2 * own / (before + after))
             before = after
-        on_round(number + 1)
+        report(f"turn {number + 1} of {settings.rounds}")
     return [row(name, values, layers.get(name, ())) for name, values in ratios.items()]
 
 
 def row(method: str, ratios: Sequence[float], layers: Sequence[float] = ()) -> Row:
-    """Of the ratios of all rounds; those of bare passes where the method is layers."""
+    """The row for the ratios of all rounds; ``layers`` are those of bare passes, where the method is layers."""
     low, middle, high = quartiles(ratios)
     return Row(method, middle, (low, high), PASSES.get(method, Passes()), quartiles(layers)[1] if layers else 1.0)
 

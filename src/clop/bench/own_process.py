@@ -10,16 +10,16 @@ import torch
 from clop.errors import UsageError
 
 Turn = Callable[[], Any]
-"""Does some work and returns what there is to tell about it."""
+"""Does some work and returns a report on it."""
 
 
 class OwnProcess:
-    """A new process that takes a turn when it is told to.
+    """A new process that takes a turn on request.
 
     Args:
-        name: For messages.
-        body: Is called in that process with a function that wants the :data:`Turn`, and comes back after the last.
-        threads: That process's.
+        name: Name for messages.
+        body: Called in that process with a function that takes the :data:`Turn` and returns after the last one.
+        threads: Number of threads torch may use in that process.
     """
 
     def __init__(self, name: str, body: Callable[["TakeTurns"], None], threads: int) -> None:
@@ -53,7 +53,7 @@ class OwnProcess:
 
 
 class TakeTurns:
-    """Takes turns until the other side has had enough."""
+    """Takes turns until the other side closes the pipe."""
 
     def __init__(self, pipe: Any) -> None:
         self._pipe = pipe

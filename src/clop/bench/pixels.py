@@ -1,6 +1,6 @@
 """``clop bench pixels``: our augmentations against kornia's, from the bytes of a rollout to what the network takes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -9,13 +9,21 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from clop import machine
 from clop.augment import Augmentation, augmentation
-from clop.bench.timing import Row, interleaved
+from clop.bench.benchmark import Report, Result, silent
+from clop.bench.comparison import ComparisonSettings, Row, result
+from clop.bench.timing import interleaved
 from clop.errors import UsageError
 from clop.rl.methods.augmented import augment_frames
 from clop.rl.network import as_input
 
 FRAMES = 128  # a micro-batch
+DESCRIPTION = (
+    "Time augmentations of a micro-batch of frames, from bytes to the floats that the network takes, in turns with "
+    "kornia's. About a minute."
+)
+Settings = ComparisonSettings
 
 
 @dataclass(frozen=True)
@@ -23,10 +31,10 @@ class Counterpart:
     """What kornia has for one of ours."""
 
     name: str
-    """Of its class."""
+    """Name of its class."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     differs: str = ""
-    """In what, where it is not the same change with the same law."""
+    """The difference, where it is not the same change with the same law."""
 
     def build(self) -> Any:
         try:
@@ -62,10 +70,17 @@ COUNTERPARTS: Mapping[str, Counterpart] = MappingProxyType(
         "tilt": Counterpart("RandomRotation", {"degrees": 15.0, "p": 1.0}),
     }
 )
-"""It has no random convolution and no box in a random colour."""
+"""Kornia has no random convolution and no box in a random colour."""
 
 
-def run(rounds: int, on_row: Callable[[Row], None] = lambda _: None) -> list[Row]:
+def run(settings: Settings, report: Report = silent) -> Result:
+    machine.keep_memory()
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    return result(measure(settings, report))
+
+
+def measure(settings: Settings, report: Report = silent) -> list[Row]:
     """Each of ours in turns with kornia's on the same frames, on as many threads as torch has."""
     generator = Generator().manual_seed(0)
     frames = torch.randint(256, (FRAMES, 64, 64, 3), dtype=torch.uint8, generator=generator)
@@ -75,9 +90,9 @@ def run(rounds: int, on_row: Callable[[Row], None] = lambda _: None) -> list[Row
             "ours": partial(_ours, frames, augmentation(name), generator),
             "kornia": partial(_kornias, frames, counterpart.build()),
         }
-        seconds = interleaved(functions, rounds)
+        seconds = interleaved(functions, settings.rounds)
         rows.append(Row(name, 1e3 * seconds["ours"], counterpart.text, 1e3 * seconds["kornia"]))
-        on_row(rows[-1])
+        report(f"measured {name} against {counterpart.text}")
     return rows
 
 

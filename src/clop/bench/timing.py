@@ -4,26 +4,8 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 
 _BLOCK = 0.005  # seconds
-
-
-@dataclass(frozen=True)
-class Row:
-    """One comparison: median milliseconds of ours and of a baseline, timed in turns."""
-
-    what: str
-    ours_ms: float
-    baseline: str
-    baseline_ms: float
-
-    @property
-    def ratio(self) -> float:
-        return self.ours_ms / self.baseline_ms
-
-    def asdict(self) -> dict[str, object]:
-        return asdict(self) | {"ratio": self.ratio}
 
 
 def interleaved(functions: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:

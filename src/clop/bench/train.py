@@ -1,21 +1,56 @@
 """``clop bench train``: how fast the learner is, where its time goes, and how near that is to the machine's peak."""
 
+import os
 import random
 import statistics
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import torch
+
+from clop import machine
+from clop.bench.benchmark import BenchSettings, Report, Result, silent
 from clop.bench.contestants import Contestant, started
+from clop.bench.iteration import iteration_times
 from clop.rl.methods import METHODS, names
 from clop.rl.network import NetworkConfig
 from clop.rl.ppo import Learner, PPOConfig
 from clop.rl.train import build_learner, preset_config
 
+DESCRIPTION = (
+    "Time PPO on a game in turns: ours in one process and in one for each core, with CLOP, matrix products for the "
+    "machine's peak, and Stable-Baselines3's PPO with the same network and settings. A turn is one rollout in 64 envs, "
+    "played and learnt. About ten minutes."
+)
 ENVS, EPOCHS = 64, 3
 _ACT_GFLOP, _LEARN_GFLOP = 0.06, 0.18  # of one frame through the standard network: forward, forward and backward
-_PAIRED_STEPS = 4  # of the short rollouts that CLOP is compared on: many turns tell small differences
+_PAIRED_STEPS = 4  # of the short rollouts that CLOP is compared on: many turns show small differences
+
+
+@dataclass(frozen=True)
+class Settings(BenchSettings):
+    """What is played, how often, and who takes part."""
+
+    game: str = field(default="starpilot", metadata={"positional": True})
+    """Game to play."""
+    rounds: int = 2
+    """Number of turns of each learner."""
+    num_steps: int = 64
+    """Steps of a rollout in each of the 64 envs; procgen-easy has 256."""
+    pairs: int = 40
+    """Number of turns with and without CLOP."""
+    without_sb3: bool = False
+    """Leave Stable-Baselines3 out, which is slow."""
+
+    @property
+    def cores(self) -> int:
+        return os.cpu_count() or 1
+
+    def asdict(self) -> dict[str, Any]:
+        values = super().asdict() | {"cores": self.cores}
+        del values["without_sb3"]  # the rows say it
+        return values
 
 
 @dataclass(frozen=True)
@@ -29,9 +64,9 @@ class Row:
     env_share: float | None = None
     act_share: float | None = None
     learn_share: float | None = None
-    """Of its time; None for learners that do not tell."""
+    """Shares of its time; None for a learner that does not report them."""
     peak_gflops: float | None = None
-    """Of matrix products on as many threads, timed in the same rounds."""
+    """Speed of matrix products on as many threads, timed in the same rounds."""
 
     @property
     def share_of_peak(self) -> float | None:
@@ -43,49 +78,79 @@ class Row:
         return asdict(self) | {"share_of_peak": self.share_of_peak}
 
 
-def run(
-    game: str, rounds: int, num_steps: int, cores: int, sb3: bool, on_turn: Callable[[str], None] = lambda _: None
-) -> list[Row]:
-    """All learners in turns, each in processes of its own: ours in one process of one thread and in one for each core,
-    with CLOP, and Stable-Baselines3's on all cores; and matrix products on one and on all cores.
+def run(settings: Settings, report: Report = silent) -> Result:
+    machine.keep_memory()
+    torch.set_num_threads(1)
+    costs = {}
+    for topology in ("shared", "split"):
+        report(f"CLOP on and off in {settings.pairs} pairs of turns, topology {topology}")
+        costs[topology] = cost_of("clop", settings.game, settings.pairs, topology)
+    rows = measure(settings, report)
+    header = ["learner", "steps/s", "games", "acting", "learning", "share of peak", "memory, GB"]
+    cells = [
+        [
+            row.what,
+            f"{row.steps_per_second:.0f}",
+            *map(_percent, (row.env_share, row.act_share, row.learn_share, row.share_of_peak)),
+            f"{row.memory_gb:.2f}",
+        ]
+        for row in rows
+    ]
+    ratios = ", ".join(f"{cost:.3f} ({topology} network)" for topology, cost in costs.items())
+    note = (
+        f"{settings.game}, rollouts of {ENVS}×{settings.num_steps}, {EPOCHS} epochs, 8 minibatches, "
+        f"{settings.rounds} turns\n"
+        f"time with CLOP over time without, one process, median of {settings.pairs} pairs: {ratios}"
+    )
+    return Result(rows, header, cells, note, extra={"cost_of_clop": costs})
 
-    Args:
-        game: What they play.
-        rounds: Turns of each.
-        num_steps: Length of a rollout in each of 64 envs; a turn is one rollout, played and learnt.
-        cores: To use.
-        sb3: Whether Stable-Baselines3 takes part; it is slow.
-        on_turn: Is told of each turn.
-    """
-    shared: dict[str, Any] = {"num_steps": num_steps, "game": game}
-    ours = [
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
+
+
+def contestants(settings: Settings) -> list[Contestant]:
+    """All learners: ours in one process of one thread, in one for each core, and there with CLOP; and
+    Stable-Baselines3's on all cores."""
+    cores = settings.cores
+    shared: dict[str, Any] = {"num_steps": settings.num_steps, "game": settings.game}
+    learners = [
         Contestant("clop, 1 process", **shared),
         Contestant(f"clop, {cores} processes", processes=cores, **shared),
         Contestant(f"clop, {cores} processes, method clop", processes=cores, method="clop", **shared),
     ]
-    others = [Contestant(f"Stable-Baselines3, {cores} threads", "sb3", threads=cores, **shared)] if sb3 else []
-    peaks = [Contestant(f"matmul {threads}", "matmul", threads=threads) for threads in sorted({1, cores})]
-    answers: dict[str, list[dict[str, Any]]] = {c.name: [] for c in [*ours, *others, *peaks]}
-    with started([*ours, *others, *peaks]) as running:
-        for turn in range(rounds):
-            for name, contestant in running.items():
-                answers[name].append(contestant.turn())
-                on_turn(f"round {turn + 1} of {rounds}: {name}, {answers[name][-1]['seconds']:.1f} s")
-    return [_row(c, answers[c.name], answers[f"matmul {c.processes}"] if c in ours else []) for c in [*ours, *others]]
+    if not settings.without_sb3:
+        learners.append(Contestant(f"Stable-Baselines3, {cores} threads", "sb3", threads=cores, **shared))
+    return learners
+
+
+def measure(settings: Settings, report: Report = silent) -> list[Row]:
+    """All learners in turns, each in processes of its own, and matrix products on one and on all cores."""
+    learners = contestants(settings)
+    peaks = {
+        threads: Contestant(f"matmul {threads}", "matmul", threads=threads) for threads in sorted({1, settings.cores})
+    }
+    turns: dict[str, list[dict[str, Any]]] = {c.name: [] for c in [*learners, *peaks.values()]}
+    with started([*learners, *peaks.values()]) as running:
+        for number in range(settings.rounds):
+            for name, process in running.items():
+                turns[name].append(process.turn())
+                report(f"round {number + 1} of {settings.rounds}: {name}, {turns[name][-1]['seconds']:.1f} s")
+    return [_row(c, turns[c.name], turns[peaks[c.processes].name] if c.kind == "clop" else []) for c in learners]
 
 
 def _row(contestant: Contestant, turns: list[dict[str, Any]], peaks: list[dict[str, Any]]) -> Row:
     def median(name: str) -> float:
         return statistics.median(turn[name] for turn in turns)
 
-    tells = "env" in turns[0]
+    split = "env" in turns[0]
     return Row(
         contestant.name,
         ENVS * contestant.num_steps / median("seconds"),
         max(sum(turn["memory_gb"]) for turn in turns),
-        env_share=median("env") / median("seconds") if tells else None,
-        act_share=median("act") / median("seconds") if tells else None,
-        learn_share=median("learn") / median("seconds") if tells else None,
+        env_share=median("env") / median("seconds") if split else None,
+        act_share=median("act") / median("seconds") if split else None,
+        learn_share=median("learn") / median("seconds") if split else None,
         peak_gflops=statistics.median(turn["gflops"] for turn in peaks) if peaks else None,
     )
 
@@ -102,7 +167,7 @@ def cost_of(method: str, game: str, rounds: int, topology: str = "shared") -> fl
 
 
 def _take_turns(learners: Mapping[str, Learner], rounds: int) -> list[dict[str, tuple[float, float, float]]]:
-    """The times of one iteration of each learner, for each round; who begins changes, since the first finds the machine
+    """The times of one iteration of each learner, for each round; the order changes, since the first finds the machine
     colder."""
     for learner in learners.values():
         learner.iterate()  # warm up
@@ -111,49 +176,3 @@ def _take_turns(learners: Mapping[str, Learner], rounds: int) -> list[dict[str, 
         {name: iteration_times(learners[name]) for name in order.sample(list(learners), len(learners))}
         for _ in range(rounds)
     ]
-
-
-def iteration_times(learner: Learner) -> tuple[float, float, float]:
-    """Seconds in the games, in acting, and in learning, of one iteration."""
-    if not isinstance(learner.games, _TimedGames):
-        learner.games = _TimedGames(learner.games)  # type: ignore[assignment]
-        learner.collect = _Timed(learner.collect)  # type: ignore[method-assign]
-    games: Any = learner.games
-    collect: Any = learner.collect
-    games.seconds = collect.seconds = 0.0
-    start = time.perf_counter()
-    learner.iterate()
-    total = time.perf_counter() - start
-    return games.seconds, collect.seconds - games.seconds, total - collect.seconds
-
-
-class _Timed:
-    """A function that notes the time spent in it."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function, self.seconds = function, 0.0
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        start = time.perf_counter()
-        try:
-            return self._function(*arguments, **named)
-        finally:
-            self.seconds += time.perf_counter() - start
-
-
-class _TimedGames:
-    """Games that note the time spent in them."""
-
-    def __init__(self, games: Any) -> None:
-        self._games, self.observe, self.step = games, _Timed(games.observe), _Timed(games.step)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._games, name)
-
-    @property
-    def seconds(self) -> float:
-        return self.observe.seconds + self.step.seconds
-
-    @seconds.setter
-    def seconds(self, value: float) -> None:
-        self.observe.seconds = self.step.seconds = value

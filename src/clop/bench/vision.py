@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from clop import machine
+from clop.bench.benchmark import BenchSettings, Report, Result, silent
 from clop.bench.own_process import OwnProcess, TakeTurns
 from clop.bench.timing import quartiles
 from clop.vision.datasets import Images
@@ -26,7 +27,30 @@ from clop.vision.tasks import Task
 from clop.vision.train import Trainer, paper_config
 
 BATCH = 64
+DESCRIPTION = (
+    "Time training of the small CNN in turns: our loop, the same with CLOP, and a plain loop (NCHW, DataLoader, the C "
+    "library's defaults), each in a process of its own. About three minutes."
+)
 _PLAIN, _OURS, _CLOP = "plain loop", "ours", "ours with CLOP"
+
+
+@dataclass(frozen=True)
+class Settings(BenchSettings):
+    """How often, how long, and on how many threads."""
+
+    rounds: int = 20
+    """Number of turns of each loop."""
+    batches: int = 25
+    """Number of batches of 64 images in a turn."""
+    threads: int | None = None
+    """Number of threads torch may use (default: all cores)."""
+
+    def asdict(self) -> dict[str, Any]:
+        return super().asdict() | {"threads": self.used_threads}
+
+    @property
+    def used_threads(self) -> int:
+        return self.threads or torch.get_num_threads()
 
 
 @dataclass(frozen=True)
@@ -40,27 +64,44 @@ class Row:
     ratio: float | None = None
     """Speed to that of the baseline, median over rounds."""
     quartiles: tuple[float, float] | None = None
-    """Of that ratio."""
+    """Quartiles of that ratio."""
 
     def asdict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def run(rounds: int, batches: int, threads: int, on_round: Callable[[int], None] = lambda _: None) -> list[Row]:
-    """All loops in turns; a turn is as many batches."""
-    order = random.Random(0)
+def run(settings: Settings, report: Report = silent) -> Result:
+    rows = measure(settings, report)
+    header = ["loop", "images/s", "against", "speed, median", "quartiles"]
+    cells = [
+        [
+            row.what,
+            f"{row.images_per_second:.0f}",
+            row.baseline or "",
+            "" if row.ratio is None else f"{row.ratio:.3f}",
+            "" if row.quartiles is None else f"{row.quartiles[0]:.3f} to {row.quartiles[1]:.3f}",
+        ]
+        for row in rows
+    ]
+    note = f"small CNN, 32 px, batches of {BATCH}, {settings.used_threads} thread(s), {settings.rounds} turns"
+    return Result(rows, header, cells, note)
+
+
+def measure(settings: Settings, report: Report = silent) -> list[Row]:
+    """All loops in turns."""
+    order, batches = random.Random(0), settings.batches
     with ExitStack() as stack:
         loops = {
-            name: stack.enter_context(OwnProcess(name, partial(_loop, name, batches), threads))
+            name: stack.enter_context(OwnProcess(name, partial(_loop, name, batches), settings.used_threads))
             for name in (_PLAIN, _OURS, _CLOP)
         }
         seconds: dict[str, list[float]] = {name: [] for name in loops}
         for loop in loops.values():
             loop.turn()  # warm up
-        for number in range(rounds):
+        for number in range(settings.rounds):
             for name in order.sample(list(loops), len(loops)):
                 seconds[name].append(loops[name].turn())
-            on_round(number + 1)
+            report(f"turn {number + 1} of {settings.rounds}")
     return compare(seconds, batches * BATCH, {_OURS: _PLAIN, _CLOP: _OURS})
 
 

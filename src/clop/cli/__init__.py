@@ -97,7 +97,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     picture.add_argument("--seed", type=integer, default=0, help="seed of the permutations (default: %(default)s)")
     picture.set_defaults(run=_picture)
 
-    add_bench(commands, _Parser)
+    add_bench(commands, _Parser, words)
 
     demo = commands.add_parser(
         "demo",

@@ -9,6 +9,7 @@ import textwrap
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from clop.errors import UsageError
@@ -139,3 +140,35 @@ def field_texts(config: type[Any]) -> dict[str, str]:
         if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
             texts[field.target.id] = " ".join(str(following.value.value).replace("``", "").split())
     return texts
+
+
+def add_fields(parser: argparse.ArgumentParser, config: type[Any]) -> None:
+    """Flags ``--field`` for the fields of a dataclass, all of which have defaults; read with :func:`read_fields`.
+
+    A field with ``metadata={"positional": True}`` is an optional argument instead, and a bool that is False by default
+    is a switch.
+    """
+    hints, texts = typing.get_type_hints(config), field_texts(config)
+    for field in dataclasses.fields(config):
+        options: dict[str, Any] = {"default": field.default, "help": _phrase(texts[field.name], field.default)}
+        if field.metadata.get("positional"):
+            parser.add_argument(field.name, nargs="?", **options)
+        elif field.default is False:
+            parser.add_argument(f"--{field.name.replace('_', '-')}", action="store_true", **options)
+        else:
+            parser.add_argument(f"--{field.name.replace('_', '-')}", **(options | _plain_options(hints[field.name])))
+
+
+def read_fields(arguments: argparse.Namespace, config: type[Any]) -> Any:
+    """The dataclass with the values of its flags."""
+    return config(**{field.name: getattr(arguments, field.name) for field in dataclasses.fields(config)})
+
+
+def _plain_options(hint: Any) -> dict[str, Any]:
+    return {"type": Path, "metavar": "FOLDER"} if Path in typing.get_args(hint) else _options(hint)
+
+
+def _phrase(text: str, default: Any) -> str:
+    """A docstring as a help text: without capital and full stop, with the default."""
+    shown = "" if default is None or default is False else f" (default: {default})"
+    return f"{text[0].lower()}{text[1:].removesuffix('.')}{shown}".replace("%", "%%")

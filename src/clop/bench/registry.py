@@ -1,0 +1,29 @@
+"""The benchmarks by name. Their modules are imported only when they run: the list alone is instant."""
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a benchmark is, and its line in the list."""
+
+    module: str
+    summary: str
+
+    def load(self) -> Any:
+        """The module; see :mod:`clop.bench.benchmark` for what it has."""
+        return importlib.import_module(self.module)
+
+
+BENCHES: dict[str, Entry] = {
+    "layer": Entry("clop.bench.layer", "the layer against copying, channel dropout and a Python loop"),
+    "train": Entry(
+        "clop.bench.train", "the learner: steps per second, where the time goes, and against Stable-Baselines3"
+    ),
+    "methods": Entry("clop.bench.methods", "what each method costs in an update"),
+    "vision": Entry("clop.bench.vision", "the classifier's training loop against a plain one"),
+    "augment": Entry("clop.bench.augment", "what augmentations and CLOP cost, as the paper's table"),
+    "pixels": Entry("clop.bench.pixels", "our augmentations against kornia's"),
+}
