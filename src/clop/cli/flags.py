@@ -130,7 +130,15 @@ def first_line(config: type[Any]) -> str:
 
 
 def field_texts(config: type[Any]) -> dict[str, str]:
-    """The string under each field of a class, read from its source."""
+    """The string under each field of a class, its own and inherited ones, read from the source."""
+    texts: dict[str, str] = {}
+    for base in reversed(config.__mro__):  # so that what a class says of an inherited field comes last and counts
+        if dataclasses.is_dataclass(base):
+            texts |= _own_field_texts(base)
+    return texts
+
+
+def _own_field_texts(config: type[Any]) -> dict[str, str]:
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(config))).body
     assert isinstance(definition, ast.ClassDef)
     texts = {}
