@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from clop.experiments.record import RunRecord
+from clop.experiments.summaries import FORMAT_VERSION, VisionSummary
+from clop.experiments.vision import changed, label
 from clop.report.vision import read_runs, table
 from clop.rl.methods import METHODS
+from clop.vision.train import VisionConfig
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -134,6 +137,23 @@ def test_the_page_of_methods_has_the_returns_of_the_runs():
     for name in runs:
         shown = "untrained network" if name == "untrained" else name.replace("-seed", ", seed ")
         assert (shown, *curve(name)[2]) in cells
+
+
+VISION_CONFIGS = [path for path in CONFIGS if "vision" in path.relative_to(ROOT).parts]
+
+
+@pytest.mark.parametrize("path", VISION_CONFIGS, ids=named)
+def test_a_run_of_a_classifier_is_of_the_present_format(path):
+    """Fails for a file that was left behind when a setting got another name, and for a text of other settings."""
+    about = json.loads(path.read_text())
+    assert about["version"] == FORMAT_VERSION
+    config = VisionConfig.fromdict(about["config"])
+    assert config.asdict() == about["config"]
+    summary = VisionSummary.fromdict(json.loads(path.with_name("summary.json").read_text()), path)
+    assert (summary.task, summary.method, summary.network, summary.seed) == (
+        *(config.task, config.method, config.network, config.seed),
+    )
+    assert (summary.label, summary.changed) == (label(config), changed(config))
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "results" / "vision").glob("*.md")), ids=named)

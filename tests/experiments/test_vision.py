@@ -1,17 +1,21 @@
 """Training a classifier in a folder, through the command line: interrupted at any moment, it goes on as if not."""
 
+import dataclasses
 import json
 import os
+import shutil
 import signal
 
 import pytest
 import torch
 
 from clop.cli import main
+from clop.errors import UsageError
 from clop.experiments.run_folder import RunFolder, read_checkpoint
-from clop.experiments.vision import label
+from clop.experiments.summaries import VisionSummary
+from clop.experiments.vision import label, load_task, read_config, run
 from clop.vision.methods import METHODS, Clop, Dropout
-from clop.vision.train import Trainer, VisionConfig
+from clop.vision.train import Trainer, VisionConfig, paper_config
 
 DEVICES = "cpu or cuda" if torch.cuda.is_available() else "cpu, since torch finds no GPU here"
 TINY = ["--image-size", "16", "--epochs", "2", "--train-images", "150", "--batch-size", "32", "--test-every", "2"]
@@ -57,14 +61,15 @@ def test_a_run_leaves_settings_metrics_weights_events_and_a_summary(tmp_path, ca
     summary = folder.summary
     assert summary["label"] == "clop(alpha=0.3)+mixup"
     assert summary["scale"] == "small_cnn, 150 of 1198 images of digits, 16 px, 2 epochs, batches of 32"
-    assert summary["test_accuracy_filled"] == rows[-1]["test_accuracy_filled"]
+    assert summary["test_accuracy"]["filled"] == rows[-1]["test_accuracy_filled"]
     assert summary["running_accuracy"] == rows[-1]["running_accuracy"]
-    assert summary["position"] == 3
+    assert summary["slot"] == "stage3"
+    assert summary["version"] == 2
     assert list((tmp_path / "run" / "tensorboard").iterdir())
-    told = capsys.readouterr().out
-    assert "in evaluation mode" in told
-    assert "running in training mode" in told
-    assert summary["scale"] in told
+    printed = capsys.readouterr().out
+    assert "in evaluation mode" in printed
+    assert "running in training mode" in printed
+    assert summary["scale"] in printed
 
 
 def test_of_a_finished_run_the_weights_are_kept_and_not_what_the_optimiser_knows(tmp_path):
@@ -134,12 +139,38 @@ def test_several_seeds_print_their_table_and_the_same_command_goes_on(tmp_path, 
     assert main(["vision", "--resume", str(tmp_path / "runs")]) == 0
 
 
-def test_a_folder_with_a_run_in_it_is_refused_and_missing_data_leaves_none(tmp_path, capsys):
-    assert main(vision(tmp_path / "run")) == 0
-    before = (tmp_path / "run" / "config.json").read_bytes()
+def files(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_same_command_goes_on_and_another_is_refused(tmp_path, capsys, monkeypatch):
+    """Fails if a run is trained twice, or if settings are taken for those of another run."""
+    go_on = stop_after(monkeypatch, 4)
     assert main(vision(tmp_path / "run")) == 2
-    assert "nothing in it will be overwritten; go on with it by --resume" in capsys.readouterr().err
-    assert (tmp_path / "run" / "config.json").read_bytes() == before
+    go_on()
+    assert main(vision(tmp_path / "run")) == 0
+    assert main(vision(tmp_path / "whole")) == 0
+    assert (
+        files(tmp_path / "run")[tmp_path / "run" / "metrics.jsonl"]
+        == (tmp_path / "whole" / "metrics.jsonl").read_bytes()
+    )
+    before = files(tmp_path / "run")
+    monkeypatch.setattr(Trainer, "__init__", lambda *_: pytest.fail("there is nothing left to train"))
+    capsys.readouterr()
+    assert main(vision(tmp_path / "run")) == 0
+    assert "% on filled" in capsys.readouterr().out
+    assert main(vision(tmp_path / "run", "--learning-rate", "0.1", "--seed", "1")) == 2
+    assert capsys.readouterr().err == (
+        f"clop: {tmp_path / 'run'} holds a run with other settings (learning_rate, seed); name another folder\n"
+    )
+    assert files(tmp_path / "run") == before
+
+
+def test_a_folder_of_something_else_is_refused_and_missing_data_leaves_none(tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("mine")
+    assert main(vision(tmp_path / "mine")) == 2
+    assert "nothing in it will be overwritten" in capsys.readouterr().err
     assert main(vision(tmp_path / "other", "--data", str(tmp_path / "none"), task="imagenet")) == 2
     assert not (tmp_path / "other").exists()
 
@@ -152,13 +183,20 @@ def test_a_folder_with_a_run_in_it_is_refused_and_missing_data_leaves_none(tmp_p
         (["digits", "--method", "clopp"], "clop: unknown method 'clopp'; did you mean 'clop'?"),
         (
             ["digits", "--position", "2"],
-            "clop: --clop.position is a setting of clop, which is not active here; add it with --method clop",
+            "clop: --clop.slot is a setting of clop, which is not active here; add it with --method clop",
         ),
         (
             ["digits", "--method", "clop", "--mixup.beta", "1"],
             "clop: --mixup.beta is a setting of mixup, which is not active here; add it with --method mixup",
         ),
-        (["digits", "--method", "clop", "--position", "4"], "clop: small_cnn has the positions 1 to 3, got 4"),
+        (
+            ["digits", "--method", "clop", "--position", "4"],
+            "clop: clop.slot must be one of stage1, stage2, stage3 in small_cnn, got 'stage4'",
+        ),
+        (
+            ["digits", "--method", "clop", "--clop.alpha", "2"],
+            "clop: clop.alpha is a probability and must lie in [0, 1], got 2.0",
+        ),
         (
             ["--resume", "x", "--epochs", "3"],
             "clop: a run goes on with the settings it began with; leave out --epochs with --resume",
@@ -170,8 +208,8 @@ def test_a_folder_with_a_run_in_it_is_refused_and_missing_data_leaves_none(tmp_p
         (["--resume", "x"], "clop: x holds no run: it has no config.json"),
         (["digits", "--method", ""], "clop: unknown method ''; expected one of " + ", ".join(["plain", *METHODS])),
         (
-            ["digits", "--method", "clop", "--position", "2", "--clop.position", "1"],
-            "clop: --position and --clop.position are the same setting; leave out one of them",
+            ["digits", "--method", "clop", "--position", "2", "--clop.slot", "stage1"],
+            "clop: --position is an old name of --clop.slot; leave out one of them",
         ),
         (["digits", "--device", "cudaa"], f"clop: --device: expected {DEVICES}, got 'cudaa'"),
         (["digits", "--seed", "-1"], "clop: seed must be at least 0 and below 2^63, got -1"),
@@ -201,6 +239,34 @@ def test_a_path_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
     assert (tmp_path / "file").read_text() == "mine"
 
 
+def test_a_function_call_is_a_run_and_finds_its_images_where_they_are_now(tmp_path, monkeypatch):
+    """Fails if a run that was begun elsewhere cannot go on, if images that were loaded already are loaded again, and if
+    the run of a part of a data set is returned to whom asks for the whole of it."""
+    config = paper_config("digits", image_size=16, epochs=1, train_images=64, data=str(tmp_path / "old"))
+    task = load_task(config)
+    summary = run(config, tmp_path / "run", task=task)
+    assert summary == VisionSummary.fromdict(RunFolder.open(tmp_path / "run", "vision").summary, tmp_path)
+    assert (summary.train_images, summary.source, summary.changed) == (64, "digits", {})
+    asked = []
+    monkeypatch.setattr("clop.experiments.vision.load_task", lambda config, data: asked.append(data) or task)
+    assert run(config, tmp_path / "run", data=tmp_path / "new") == summary
+    assert asked == [], "a run that has ended needs no images"
+    (tmp_path / "run" / "summary.json").unlink()
+    shutil.rmtree(tmp_path / "run" / "checkpoints")  # as if it had been killed at once
+    (tmp_path / "run" / "checkpoints").mkdir()
+    run(config, tmp_path / "run", data=tmp_path / "new")
+    assert asked == [tmp_path / "new"]
+    with pytest.raises(UsageError, match=r"other settings \(data\)"):
+        run(dataclasses.replace(config, data=None), tmp_path / "run")
+
+
+@pytest.mark.parametrize("old", [["--position", "2"], ["--clop.position", "2"]])
+def test_old_names_of_the_slot_still_work(old, tmp_path):
+    assert main(vision(tmp_path / "run", "--method", "clop", *old)) == 0
+    assert read_config(tmp_path / "run").methods["clop"] == Clop(slot="stage2")
+    assert RunFolder.open(tmp_path / "run", "vision").summary["label"] == "clop(slot=stage2)"
+
+
 @pytest.mark.parametrize("about", [{"kind": "vision"}, {"kind": "vision", "config": {"task": "digits"}}])
 def test_a_run_without_its_settings_is_called_damaged(about, tmp_path, capsys):
     (tmp_path / "config.json").write_text(json.dumps(about))
@@ -209,7 +275,7 @@ def test_a_run_without_its_settings_is_called_damaged(about, tmp_path, capsys):
 
 
 def test_a_second_signal_does_not_cost_the_checkpoint(tmp_path, capsys, monkeypatch):
-    """Who presses Ctrl-C twice means it, and still has his state."""
+    """Fails if a signal in the middle of writing stops it."""
     save = RunFolder.save
 
     def impatient(self, *arguments):
@@ -224,7 +290,7 @@ def test_a_second_signal_does_not_cost_the_checkpoint(tmp_path, capsys, monkeypa
 
 
 @pytest.mark.parametrize("where", ["__init__", "result"])
-def test_who_interrupts_before_or_after_the_loop_is_told_how_to_go_on(where, tmp_path, capsys, monkeypatch):
+def test_who_interrupts_before_or_after_the_loop_is_shown_how_to_go_on(where, tmp_path, capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
@@ -247,10 +313,10 @@ def test_a_label_names_what_is_not_the_papers():
 
     assert label(config()) == "plain"
     assert label(config(clop=Clop())) == "clop"
-    assert label(config(clop=Clop(position=2, per_sample=True))) == "clop(position=2, per_sample=True)"
+    assert label(config(clop=Clop(slot="stage2", per_sample=True))) == "clop(per_sample=True, slot=stage2)"
     assert label(config(dropout=Dropout(style="channel"), clop=Clop())) == "dropout(style=channel)+clop"
-    assert label(config(clop=Clop(alpha=0.9, position=3), dropout=Dropout(p=0.5))) == "clop+dropout", "spelt out"
-    assert label(config(clop=Clop(alpha=0.7, position=1))) == "clop(alpha=0.7, position=1)"
+    assert label(config(clop=Clop(alpha=0.9, slot="stage3"), dropout=Dropout(p=0.5))) == "clop+dropout", "spelt out"
+    assert label(config(clop=Clop(alpha=0.7, slot="stage1"))) == "clop(alpha=0.7, slot=stage1)"
     assert label(config(dropout=Dropout(style="channel", p=0.5))) == "dropout(style=channel, p=0.5)"
 
 

@@ -106,16 +106,18 @@ def test_clop_comes_after_the_last_stage_with_the_papers_alpha():
     (small,) = layers("small_cnn", Clop())["stage3"]
     (vgg,) = layers("vgg11", Clop())["stage5"]
     assert (small.alpha, vgg.alpha) == (0.9, 0.7)
-    (given,) = layers("vgg9", Clop(alpha=0.3, position=2, variant="raster", local=False))["stage2"]
+    (given,) = layers("vgg9", Clop(alpha=0.3, slot="stage2", variant="raster", local=False))["stage2"]
     assert (given.alpha, given.variant, given.local) == (0.3, "raster", False)
-    with pytest.raises(UsageError, match="small_cnn has the positions 1 to 3, got 4"):
-        layers("small_cnn", Clop(position=4))
+    with pytest.raises(
+        UsageError, match=r"clop\.slot must be one of stage1, stage2, stage3 in small_cnn, got 'stage4'"
+    ):
+        layers("small_cnn", Clop(slot="stage4"))
 
 
 def test_dropout_has_both_readings():
     """``dense`` as the paper's text, ``channel`` as its code, whose rate is CLOP's alpha."""
     dense = layers("small_cnn", Dropout())
-    assert {place: layer.p for place, (layer,) in dense.items()} == {"dense1": 0.5, "dense2": 0.5}
+    assert {slot: layer.p for slot, (layer,) in dense.items()} == {"dense1": 0.5, "dense2": 0.5}
     (channel,) = layers("vgg9", Dropout(style="channel"))["stage4"]
     assert channel.p == 0.7
     assert channel.whole_channels

@@ -1,4 +1,4 @@
-"""The networks have the paper's shapes and sizes, and places for layers."""
+"""The networks have the paper's shapes and sizes, and slots for layers."""
 
 import pytest
 import torch
@@ -58,7 +58,7 @@ def test_images_that_pooling_would_use_up_are_refused():
         build("vgg11", 3, 10, 31)
 
 
-def test_layers_follow_the_place_they_name_in_their_order():
+def test_layers_fill_the_slot_they_name_in_their_order():
     """Fails if CLOP comes before the pooling, or the second of two methods first."""
     layers = [CLOP(0.5), nn.Identity()]
     with torch.device("meta"):
@@ -101,6 +101,18 @@ def test_pooling_before_relu_changes_no_bit():
     assert not results[0][0].isnan().any()
 
 
-def test_unknown_networks_are_told_with_a_suggestion():
+@pytest.mark.parametrize("name", NETWORKS)
+def test_what_is_known_of_a_network_is_true_of_the_network(name):
+    """Fails for an entry with a stage too few, or a smallest image of which more or less than one pixel is left."""
+    network = NETWORKS[name]
+    with torch.device("meta"):
+        model = build(name, 3, 10, network.smallest_image)
+        assert model.stage_names == network.stages
+        assert model.features(torch.zeros(1, 3, *[network.smallest_image] * 2)).shape[2:] == (1, 1)
+    with pytest.raises(UsageError, match=f"below {network.smallest_image} pixels"):
+        build(name, 3, 10, network.smallest_image - 1)
+
+
+def test_unknown_networks_are_reported_with_a_suggestion():
     with pytest.raises(UsageError, match="did you mean 'vgg11'"):
         build("vgg111", 3, 10, 32)

@@ -93,7 +93,7 @@ def test_the_running_accuracy_is_that_of_the_weights_while_they_move(tiny):
     result = trainer.result()
     assert modes == [True, True, False, False, False], "two batches, a test, then training images and the test again"
     assert result.running_accuracy == row["running_accuracy"]
-    assert set(result.metrics()) == {"running_accuracy", "train_accuracy", "test_accuracy_noise"}
+    assert set(result.test_accuracy) == {"noise"}
 
 
 def test_with_weights_that_do_not_move_the_running_accuracy_is_the_training_accuracy(tiny):
@@ -193,7 +193,7 @@ def test_settings_survive_a_file_and_nonsense_is_refused():
     assert config().method == "plain"
     with pytest.raises(UsageError, match="epochs must be at least 1, got 0"):
         config(epochs=0)
-    with pytest.raises(UsageError, match="has the positions 1 to 3, got 9"):
-        config(methods={"clop": Clop(position=9)})
+    with pytest.raises(UsageError, match="must be one of stage1, stage2, stage3 in small_cnn, got 'stage9'"):
+        config(methods={"clop": Clop(slot="stage9")})
     with pytest.raises(UsageError, match="below 16 pixels, got 8"):
         config(network="vgg9")

@@ -25,26 +25,31 @@ def add_vision(commands: Any, words: Sequence[str]) -> None:
         "vision",
         help="train a classifier as in the paper's tables",
         description="Train a network on a task, with any methods; what is not given is as in the paper. The run is a "
-        "folder; killed at any moment, it goes on with --resume as if nothing had happened.",
-        epilog="`clop vision table TASK RUNS…` prints the accuracies of existing runs beside the published ones. "
-        "With --seeds, the same command goes on where it was stopped.",
+        "folder. A run that was interrupted goes on bit for bit with --resume, or by the same command.",
+        epilog="`clop vision table TASK RUNS…` prints the accuracies of existing runs beside the published ones.",
     )
     parser.add_argument("task", nargs="?", help=", ".join(TASKS))
+    parser.add_argument("--method", metavar="NAME[+NAME]", help="plain, or " + ", ".join(METHODS) + " (default: plain)")
     parser.add_argument(
-        "--method", default=None, metavar="NAME[+NAME]", help="plain, or " + ", ".join(METHODS) + " (default: plain)"
+        *("--position", "--clop.position"),
+        dest="position",
+        type=integer,
+        metavar="N",
+        help="old names of --clop.slot: 2 stands for stage2",
     )
-    parser.add_argument("--position", type=integer, metavar="N", help="the same as --clop.position")
     parser.add_argument("--network", metavar="NAME", help=", ".join(NETWORKS) + " (default: the paper's)")
-    parser.add_argument("--epochs", type=integer, metavar="N", help="default: the paper's")
+    parser.add_argument(
+        "--epochs", type=integer, metavar="N", help="number of passes over the images (default: the paper's)"
+    )
     parser.add_argument("--image-size", type=integer, metavar="N", help="pixels of a side (default: the paper's)")
     parser.add_argument(
         "--train-images",
         type=integer,
         metavar="N",
-        help="of the training images, the same for all seeds (default: all)",
+        help="number of training images, the same ones for all seeds (default: all)",
     )
-    parser.add_argument("--batch-size", type=integer, metavar="N", help="default: 64")
-    parser.add_argument("--learning-rate", type=number, metavar="X", help="at the start (default: 0.0005)")
+    parser.add_argument("--batch-size", type=integer, metavar="N", help="images of a batch (default: 64)")
+    parser.add_argument("--learning-rate", type=number, metavar="X", help="rate of the first epoch (default: 0.0005)")
     parser.add_argument(
         "--test-every", type=integer, metavar="N", help="epochs between tests; 0 for the end only (default: 1)"
     )
@@ -52,26 +57,26 @@ def add_vision(commands: Any, words: Sequence[str]) -> None:
         "--data",
         type=Path,
         metavar="FOLDER",
-        help="that holds the data sets; what is missing is downloaded to the cache",
+        help="folder that holds the data sets; what is missing is downloaded to the cache",
     )
-    parser.add_argument("--seed", type=integer, metavar="N", help="default: 0")
+    parser.add_argument("--seed", type=integer, metavar="N", help="seed of all random numbers (default: 0)")
     parser.add_argument(
-        "--seeds", type=integer, metavar="N", help="as many runs, with seeds from --seed on, and a table"
+        "--seeds", type=integer, metavar="N", help="number of runs, with seeds from --seed on, and a table of them"
     )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FOLDER",
-        help="new folder for the run (default: runs/TASK-METHOD-SEED); with --seeds, for their folders",
+        help="folder of the run (default: runs/TASK-METHOD-SEED); with --seeds, of all runs",
     )
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with the run, or runs, in this folder")
-    parser.add_argument("--device", default=None, help="default: cuda if there is one, else cpu")
+    parser.add_argument("--device", help="device to train on (default: cuda if there is one, else cpu)")
     parser.add_argument(
         "--checkpoint-minutes",
         type=number,
         default=10.0,
         metavar="X",
-        help="between checkpoints (default: %(default)s)",
+        help="minutes between checkpoints (default: %(default)s)",
     )
     for name, config in METHODS.items():
         add_group(parser, name, config)
@@ -89,50 +94,47 @@ def _add_table(commands: Any) -> None:
     )
     parser.add_argument("table", choices=["table"], help=argparse.SUPPRESS)
     parser.add_argument("task", choices=list(TASKS), metavar="task", help=", ".join(TASKS))
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders of runs, or folders that hold such")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the table to a Markdown file too")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw accuracies beside the published bars")
-    parser.add_argument("--depth-figure", type=Path, metavar="FILE", help="draw accuracy against the position of CLOP")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders of runs, or folders above them")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="Markdown file to write the table to")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="figure of accuracies beside the published ones")
+    parser.add_argument("--depth-figure", type=Path, metavar="FILE", help="figure of accuracy against the slot of CLOP")
     parser.set_defaults(run=_table)
 
 
 def _run(arguments: argparse.Namespace) -> None:
     from clop import machine
-    from clop.experiments.vision import create_or_open, load_task, open_run, train_classifier
-    from clop.vision.train import VisionConfig
+    from clop.experiments.vision import find_run, load_task, read_config, run
 
     machine.keep_memory()
     device = find_device(arguments.device)
-    tasks: dict[tuple[Any, ...], Any] = {}
-
-    def task_of(config: VisionConfig) -> Any:
-        key = (config.task, config.data, config.image_size, config.train_images)
-        if key not in tasks:
-            tasks[key] = load_task(config)
-        return tasks[key]
-
+    moved = None  # where the images of an earlier run lie now
     if arguments.resume is not None:
         refuse_settings(arguments, ("task",), (*_SETTINGS, "method", "position", "seeds", "out"))
-        runs = [open_run(path, arguments.data) for path in _run_folders(arguments.resume)]
+        runs = [(path, read_config(path)) for path in _run_folders(arguments.resume)]
+        moved = arguments.data
     else:
-        wanted = _seeds(_config(arguments), arguments)
-        task_of(wanted[0][1])  # before there is a folder, since images may be missing
-        begin = _new if arguments.seeds is None else create_or_open
-        runs = [(begin(path, config), config) for path, config in wanted]
-    for folder, config in runs:
-        task = task_of(config)
-        summary = train_classifier(config, folder, task, device, 60 * arguments.checkpoint_minutes)
-        tests = ", ".join(f"{summary[f'test_accuracy_{name}']:.1f} % on {name}" for name in task.tests)
+        runs = _seeds(_config(arguments), arguments)
+    for path, config in runs:
+        find_run(path, config, moved)  # so that other settings are reported before the first of them is trained
+    tasks: dict[tuple[object, ...], Any] = {}  # so that all seeds share the images
+    for path, config in runs:
+        images = (config.task, config.data, config.image_size, config.train_images)
+        if len(runs) > 1 and images not in tasks:
+            tasks[images] = load_task(config, moved)
+        seconds = 60 * arguments.checkpoint_minutes
+        summary = run(config, path, device, data=moved, checkpoint_seconds=seconds, task=tasks.get(images))
+        tests = ", ".join(f"{accuracy:.1f} % on {name}" for name, accuracy in summary.test_accuracy.items())
         print(
-            f"{config.task} with {summary['label']} ({summary['scale']}, seed {config.seed}): {tests}; training images "
-            f"{summary['train_accuracy']:.1f} % in evaluation mode, {summary['running_accuracy']:.1f} % running in "
-            f"training mode; the run is in {folder.path}"
+            f"{summary.task} with {summary.label} ({summary.scale}, seed {summary.seed}): {tests}; training images "
+            f"{summary.train_accuracy:.1f} % in evaluation mode, {summary.running_accuracy:.1f} % running in "
+            f"training mode; the run is in {path}"
         )
     if len(runs) > 1:
         from clop.report.vision import read_runs, table
 
-        groups, _ = read_runs(runs[0][1].task, [folder.path for folder, _ in runs])
-        print(f"\n{table(runs[0][1].task, groups)}", end="")
+        task = runs[0][1].task
+        groups, _ = read_runs(task, [path for path, _ in runs])
+        print(f"\n{table(task, groups)}", end="")
 
 
 def _config(arguments: argparse.Namespace) -> Any:
@@ -149,9 +151,9 @@ def _config(arguments: argparse.Namespace) -> Any:
     recipe(arguments.task)
     active = methods.names("plain" if arguments.method is None else arguments.method)
     if arguments.position is not None:
-        if given(arguments, "clop").get("position", arguments.position) != arguments.position:
-            raise UsageError("--position and --clop.position are the same setting; leave out one of them")
-        setattr(arguments, "clop.position", arguments.position)
+        if "slot" in given(arguments, "clop"):
+            raise UsageError("--position is an old name of --clop.slot; leave out one of them")
+        setattr(arguments, "clop.slot", f"stage{arguments.position}")
     refuse_inactive(arguments, METHODS, active, "add it with --method {name}")
     changes = {name: value for name in _SETTINGS if (value := getattr(arguments, name)) is not None}
     return paper_config(
@@ -173,13 +175,6 @@ def _seeds(config: Any, arguments: argparse.Namespace) -> list[tuple[Path, Any]]
     out = arguments.out or Path("runs") / name
     seeds = range(config.seed, config.seed + arguments.seeds)
     return [(out / f"seed-{seed}", dataclasses.replace(config, seed=seed)) for seed in seeds]
-
-
-def _new(path: Path, config: Any) -> Any:
-    from clop.experiments.run_folder import RunFolder
-    from clop.experiments.vision import KIND
-
-    return RunFolder.create(path, KIND, config.asdict())
 
 
 def _run_folders(path: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Train a classifier in a run folder: checkpoints, exact resume, metrics, progress, and a summary at the end."""
+"""Train a classifier in a run folder, from its settings to its summary."""
 
 import dataclasses
 import time
@@ -12,9 +12,10 @@ from clop import machine
 from clop.errors import UsageError
 from clop.experiments.loop import resumable, run_to_end
 from clop.experiments.run_folder import RunFolder
+from clop.experiments.summaries import VisionSummary
 from clop.vision import tasks
 from clop.vision.methods import Clop, Plan
-from clop.vision.models import num_stages
+from clop.vision.models import find_network
 from clop.vision.tasks import Task
 from clop.vision.train import Trainer, VisionConfig, paper_config
 
@@ -76,54 +77,104 @@ class VisionWork:
         self.seconds, self._test = state["seconds"], dict(state["tests"])
 
 
-def load_task(config: VisionConfig) -> Task:
-    """The images of a run."""
-    folder = None if config.data is None else Path(config.data)
-    return tasks.load(config.task, folder, config.image_size, config.train_images)
+def load_task(config: VisionConfig, data: Path | None = None) -> Task:
+    """The images of a run, looked for in ``data`` in place of the folder in the settings if it is given."""
+    if data is None and config.data is not None:
+        data = Path(config.data)
+    return tasks.load(config.task, data, config.image_size, config.train_images)
 
 
-def train_classifier(
+def run(
     config: VisionConfig,
-    folder: RunFolder,
-    task: Task,
+    out: Path,
     device: torch.device | str = "cpu",
+    *,
+    data: Path | None = None,
     checkpoint_seconds: float = 600,
-) -> dict[str, Any]:
-    """Train to the end, from the start or from the folder's last checkpoint, and write what came of it.
+    task: Task | None = None,
+) -> VisionSummary:
+    """Train a classifier in a folder to the end and return what came of it.
 
-    A run that has ended already is not trained again. Of its checkpoints the weights stay: those of a VGG take 0.4 GB
-    and what the optimiser knows of them twice as much.
+    Where the folder holds a run with the same settings, that run goes on from its last checkpoint, or its summary is
+    returned if it has ended. Of the checkpoints of a run that has ended the weights stay: those of a VGG take 0.4 GB,
+    and the state of the optimiser takes twice as much.
+
+    Args:
+        config: The settings.
+        out: The folder of the run.
+        device: Where to train.
+        data: The folder that holds the images now, if it is not the one in the settings.
+        checkpoint_seconds: How often the state is written, besides the end and an interrupt.
+        task: The images, if they are loaded already.
     """
-    if (summary := folder.summary) is not None:
+    folder = find_run(out, config, data)
+    if folder is not None and (summary := read_summary(folder)) is not None:
         return summary
+    task = task or load_task(config, data)  # before a folder is made, since images may be missing
+    folder = folder or RunFolder.create(out, KIND, config.asdict())
     torch.set_num_threads(config.threads)
     with resumable(folder):
         work = VisionWork(config, task, device)
         run_to_end(work, folder, checkpoint_seconds)
-        accuracies = work.trainer.result().metrics()
-    summary = {
-        "task": config.task,
-        "method": config.method,
-        "label": label(config),
-        "network": config.network,
-        "scale": scale(config, task),
-        "position": _position(config),
-        "seed": config.seed,
-        **accuracies,
-        "images_per_second": round(work.done / work.seconds, 1),
-        "seconds": round(work.seconds, 1),
-        "peak_memory_gb": machine.peak_memory_gb(),
-        "ended": "complete",
-    }
-    folder.write_summary(summary)
+        summary = summarise(work)
+    folder.write_summary(summary.asdict())
     _keep_weights(folder, work)
     return summary
 
 
-def _position(config: VisionConfig) -> int | None:
-    """The stage after which CLOP comes, None without it."""
+def find_run(out: Path, config: VisionConfig, data: Path | None = None) -> RunFolder | None:
+    """The run that is there already, None if there is none; a :class:`UsageError` if it has other settings."""
+    if not (out / "config.json").exists():
+        return None
+    folder = RunFolder.open(out, KIND)
+    found = folder.read_config(VisionConfig.fromdict)
+    other = [
+        field.name for field in dataclasses.fields(config) if getattr(found, field.name) != getattr(config, field.name)
+    ]
+    if data is not None and "data" in other:  # the images lie elsewhere by now; the trainer compares their pixels
+        other.remove("data")
+    if other:
+        raise UsageError(f"{out} holds a run with other settings ({', '.join(other)}); name another folder")
+    return folder
+
+
+def read_config(path: Path) -> VisionConfig:
+    """The settings of an earlier run."""
+    return RunFolder.open(path, KIND).read_config(VisionConfig.fromdict)
+
+
+def read_summary(folder: RunFolder) -> VisionSummary | None:
+    """What came of a run, None before its end."""
+    values = folder.summary
+    return None if values is None else VisionSummary.fromdict(values, folder.path / "summary.json")
+
+
+def summarise(work: VisionWork) -> VisionSummary:
+    """Measure the accuracies of a network after training."""
+    config, task, result = work.config, work.trainer.task, work.trainer.result()
+    return VisionSummary(
+        task=config.task,
+        method=config.method,
+        changed=changed(config),
+        label=label(config),
+        network=config.network,
+        source=task.source,
+        train_images=len(task.train),
+        scale=scale(config, task),
+        slot=_slot(config),
+        seed=config.seed,
+        running_accuracy=result.running_accuracy,
+        train_accuracy=result.train_accuracy,
+        test_accuracy=result.test_accuracy,
+        images_per_second=round(work.done / work.seconds, 1),
+        seconds=round(work.seconds, 1),
+        peak_memory_gb=machine.peak_memory_gb(),
+    )
+
+
+def _slot(config: VisionConfig) -> str | None:
     clop = config.methods.get("clop")
-    return (clop.position or num_stages(config.network)) if isinstance(clop, Clop) else None
+    return (clop.slot or find_network(config.network).stages[-1]) if isinstance(clop, Clop) else None
 
 
 def _keep_weights(folder: RunFolder, work: VisionWork) -> None:
@@ -133,42 +184,31 @@ def _keep_weights(folder: RunFolder, work: VisionWork) -> None:
             path.unlink()
 
 
-def open_run(path: Path, data_folder: Path | None = None) -> tuple[RunFolder, VisionConfig]:
-    """An earlier run and its settings, with the images in another folder if one is named."""
-    folder = RunFolder.open(path, KIND)
-    config = folder.read_config(VisionConfig.fromdict)
-    if data_folder is not None:
-        config = dataclasses.replace(config, data=str(data_folder))
-    return folder, config
-
-
-def create_or_open(path: Path, config: VisionConfig) -> RunFolder:
-    """A new run, or the one that is there if it has the same settings, so that the same command goes on with it."""
-    if not (path / "config.json").exists():
-        return RunFolder.create(path, KIND, config.asdict())
-    folder, found = open_run(path, None if config.data is None else Path(config.data))
-    if found != config:
-        raise UsageError(f"{path} holds a run with other settings; name another folder with --out")
-    return folder
+def changed(config: VisionConfig) -> dict[str, dict[str, Any]]:
+    """By method, the settings that are not the paper's; the paper's value spelt out is no change."""
+    plan = Plan(config.network, torch.Generator())
+    found: dict[str, dict[str, Any]] = {}
+    for name, method in config.methods.items():
+        chosen = method.chosen(plan)
+        for field in dataclasses.fields(method):
+            value = getattr(method, field.name)
+            if value not in (field.default, chosen.get(field.name, field.default)):
+                found.setdefault(name, {})[field.name] = value
+    return found
 
 
 def label(config: VisionConfig) -> str:
     """The methods with those settings that are not the paper's, such as ``clop(alpha=0.3)``."""
-    plan = Plan(config.network, torch.Generator())
+    found = changed(config)
     parts = []
-    for name, method in config.methods.items():
-        chosen = method.chosen(plan)
-        changed = [
-            f"{field.name}={value}"
-            for field in dataclasses.fields(method)
-            if (value := getattr(method, field.name)) not in (field.default, chosen.get(field.name, field.default))
-        ]
-        parts.append(f"{name}({', '.join(changed)})" if changed else name)
+    for name in config.methods:
+        settings = ", ".join(f"{setting}={value}" for setting, value in found.get(name, {}).items())
+        parts.append(f"{name}({settings})" if settings else name)
     return "+".join(parts) or "plain"
 
 
 def scale(config: VisionConfig, task: Task) -> str:
-    """The size of an experiment, said beside each of its numbers, and how it learnt if not as in the paper."""
+    """The size of an experiment, shown beside each of its numbers, and how it learnt if not as in the paper."""
     text = f"{config.network}, {task.scale}, {config.epochs} {'epoch' if config.epochs == 1 else 'epochs'}"
     paper = paper_config(config.task)
     if config.batch_size != paper.batch_size:

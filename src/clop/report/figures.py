@@ -113,32 +113,32 @@ def _bar(axes: Any, place: float, mean: float, spread: float, width: float, colo
     )
 
 
-def depth_curve(title: str, by_position: Mapping[int, Sequence[float]], plain: Sequence[float] = ()) -> "Figure":
+def depth_curve(title: str, by_stage: Mapping[int, Sequence[float]], plain: Sequence[float] = ()) -> "Figure":
     """Test accuracy against the stage after which CLOP comes, with the spread over seeds, and the plain network's.
 
     Args:
         title: What was trained, at what scale.
-        by_position: Percent of each seed, by the number of the stage.
+        by_stage: Percent of each seed, by the number of the stage.
         plain: Percent of each seed without CLOP.
     """
     figure = _figure(width=5.0, height=3.6)
     axes = figure.subplots()
-    places = sorted(by_position)
-    means = [statistics.mean(by_position[place]) for place in places]
-    spreads = [statistics.stdev(by_position[p]) if len(by_position[p]) > 1 else 0.0 for p in places]
-    axes.errorbar(places, means, spreads, marker="o", capsize=3, color=_COLOURS[0], label="CLOP after this stage")
-    for place in places:
-        values = by_position[place]
-        axes.plot([place] * len(values), values, ".", markersize=4, color="black", alpha=0.6)
+    stages = sorted(by_stage)
+    means = [statistics.mean(by_stage[stage]) for stage in stages]
+    spreads = [statistics.stdev(by_stage[s]) if len(by_stage[s]) > 1 else 0.0 for s in stages]
+    axes.errorbar(stages, means, spreads, marker="o", capsize=3, color=_COLOURS[0], label="CLOP after this stage")
+    for stage in stages:
+        values = by_stage[stage]
+        axes.plot([stage] * len(values), values, ".", markersize=4, color="black", alpha=0.6)
     if plain:
         mean = statistics.mean(plain)
         axes.axhline(mean, color=_COLOURS[1], linestyle="--", label="plain network")
         if len(plain) > 1:
             spread = statistics.stdev(plain)
             axes.axhspan(mean - spread, mean + spread, color=_COLOURS[1], alpha=0.15, linewidth=0)
-    axes.set_xticks(places)
-    axes.set_xlim(min(places) - 0.4, max(places) + 0.4)
-    axes.set_xlabel("position of CLOP, from the image to the classifier")
+    axes.set_xticks(stages)
+    axes.set_xlim(min(stages) - 0.4, max(stages) + 0.4)
+    axes.set_xlabel("stage that CLOP follows, from the image to the classifier")
     axes.set_ylabel("test accuracy, %")
     axes.legend(frameon=False, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,5 +1,6 @@
 """Accuracies of classifiers beside the published ones, from run folders."""
 
+import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +9,22 @@ from typing import Any
 
 from clop.errors import UsageError
 from clop.experiments.run_folder import RunFolder
+from clop.experiments.summaries import VisionSummary
 from clop.report import figures
-from clop.report.published import Accuracy, Published, supervised
+from clop.report.published import Published, supervised
 from clop.report.tables import markdown
 
-_TEST = "test_accuracy_"
-_AS_IN_THEIR_CODE = "dropout(style=channel)"
+_NOT_COMPARED = ("seed", "data", "threads", "test_every", "train_images", "methods")
+"""Settings that do not divide runs into groups.
+
+The seed is what runs of a group differ in. The folder of the images and the number of tests change no weight, and the
+number of threads changes only how sums are rounded. Images and methods divide runs by what their summary says: there a
+default is the same whether spelt out or not, and a part of a data set is not the whole of it.
+"""
+
+_PAPER_SETTINGS: tuple[dict[str, dict[str, Any]], ...] = ({}, {"dropout": {"style": "channel"}})
+"""Changes of settings with which a run stands beside the paper's number: none, and dropout as in the authors' code."""
+
 _OF_THE_PAPER = {
     "dropout": "The paper describes dropout of the dense part, its code drops channels of the last map; the published "
     "number, which stands beside both, is most likely of channels.",
@@ -26,50 +37,67 @@ _OF_THE_PAPER = {
 class Group:
     """Runs that differ in their seed only."""
 
-    method: str
-    label: str
-    scale: str
-    position: int | None
-    runs: Sequence[Mapping[str, Any]]
-    """Their summaries."""
+    protocol: str
+    """All that decides their numbers except methods and seed; accuracies of one protocol can be compared."""
+    runs: Sequence[VisionSummary]
 
-    def values(self, metric: str) -> list[float]:
-        return [run[metric] for run in self.runs]
+    @property
+    def method(self) -> str:
+        return self.runs[0].method
 
-    def accuracy(self, metric: str) -> Accuracy:
-        """Mean, and standard deviation over seeds if there are several."""
-        values = self.values(metric)
-        return Accuracy(statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None)
+    @property
+    def changed(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.runs[0].changed
+
+    @property
+    def label(self) -> str:
+        return self.runs[0].label
+
+    @property
+    def scale(self) -> str:
+        return self.runs[0].scale
 
     @property
     def tests(self) -> list[str]:
-        return [name.removeprefix(_TEST) for name in self.runs[0] if name.startswith(_TEST)]
+        return list(self.runs[0].test_accuracy)
+
+    def test(self, name: str) -> list[float]:
+        """The accuracy of each run on a test set."""
+        return [run.test_accuracy[name] for run in self.runs]
 
 
 def read_runs(task: str, paths: Iterable[Path]) -> tuple[list[Group], list[Path]]:
     """The complete runs on a task in these folders and below, in groups of the same settings; and the others."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    found: dict[tuple[str, str], list[VisionSummary]] = {}
     unfinished = []
     for path in paths:
         folders = [path] if (path / "config.json").exists() else sorted(p.parent for p in path.rglob("config.json"))
         if not folders:
             raise UsageError(f"{path} holds no run: it has no config.json, nor has a folder below it")
         for folder in [RunFolder.open(where, "vision") for where in folders]:
-            if folder.config["task"] != task:
-                raise UsageError(f"{folder.path} holds a run on {folder.config['task']}, expected one on {task}")
-            summary = folder.summary
-            if summary is None:
+            config, values = folder.config, folder.summary
+            if config["task"] != task:
+                raise UsageError(f"{folder.path} holds a run on {config['task']}, expected one on {task}")
+            if values is None:
                 unfinished.append(folder.path)
-            else:
-                found.setdefault((summary["scale"], summary["label"]), []).append(summary)
-    groups = [Group(runs[0]["method"], name, scale, runs[0]["position"], runs) for (scale, name), runs in found.items()]
+                continue
+            summary = VisionSummary.fromdict(values, folder.path / "summary.json")
+            protocol = {name: value for name, value in config.items() if name not in _NOT_COMPARED}
+            protocol |= {"source": summary.source, "train_images": summary.train_images}
+            key = _text_of(protocol), _text_of([summary.method, summary.changed])
+            found.setdefault(key, []).append(summary)
+    groups = [Group(protocol, runs) for (protocol, _), runs in found.items()]
     for group in groups:
-        seeds = group.values("seed")
+        seeds = [run.seed for run in group.runs]
         if len(set(seeds)) < len(seeds):
             raise UsageError(
                 f"two runs of {group.label} at {group.scale} have the same seed, so they are one run twice"
             )
     return sorted(groups, key=lambda group: (group.scale, group.method != "plain", group.label)), unfinished
+
+
+def _text_of(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def table(task: str, groups: Sequence[Group]) -> str:
@@ -83,8 +111,9 @@ def table(task: str, groups: Sequence[Group]) -> str:
         header += ["paper: test, %", "paper: running, %", "paper: scale"]
     rows = []
     for group in groups:
-        metrics = [f"{_TEST}{name}" for name in tests] + ["train_accuracy", "running_accuracy"]
-        row = [group.label, *(_text(group.accuracy(metric)) for metric in metrics), str(len(group.runs)), group.scale]
+        columns = [group.test(name) for name in tests]
+        columns += [[run.train_accuracy for run in group.runs], [run.running_accuracy for run in group.runs]]
+        row = [group.label, *(_text(column) for column in columns), str(len(group.runs)), group.scale]
         if published:
             paper = _published(group, published)
             row += ["", "", ""] if paper is None else [str(paper.test), str(paper.train or ""), paper.scale]
@@ -100,7 +129,7 @@ def table(task: str, groups: Sequence[Group]) -> str:
 
 def _published(group: Group, published: Mapping[str, Published]) -> Published | None:
     """The paper's number, unless the settings are not the paper's."""
-    return published.get(group.method) if group.label in (group.method, _AS_IN_THEIR_CODE) else None
+    return published.get(group.method) if group.changed in _PAPER_SETTINGS else None
 
 
 def accuracy_figure(task: str, groups: Sequence[Group], path: Path) -> None:
@@ -113,7 +142,7 @@ def accuracy_figure(task: str, groups: Sequence[Group], path: Path) -> None:
     figures.save(
         figures.accuracies_beside_published(
             f"{task}: accuracy on {test}",
-            {group.label: group.values(f"{_TEST}{test}") for group in groups},
+            {group.label: group.test(test) for group in groups},
             {label: (paper.test.mean, paper.test.std) for label, paper in papers.items()},
             (f"ours: {groups[0].scale}, {_count(groups)}", f"paper: {paper_scale}"),
         ),
@@ -122,29 +151,25 @@ def accuracy_figure(task: str, groups: Sequence[Group], path: Path) -> None:
 
 
 def depth_figure(task: str, groups: Sequence[Group], path: Path) -> None:
-    """Accuracy on the first test set against the position of CLOP, at one scale."""
+    """Accuracy on the first test set against the stage that CLOP follows, at one scale."""
     groups = _one_scale(groups)
     (test, *_) = groups[0].tests
-    metric = f"{_TEST}{test}"
-    positions: dict[int, list[float]] = {}
+    by_stage: dict[int, list[float]] = {}
     for group in groups:
-        if group.position is not None and (group.label == "clop" or _is_only_moved(group)):
-            positions.setdefault(group.position, []).extend(group.values(metric))
-    if len(positions) < 2:
-        raise UsageError("a depth curve needs runs of CLOP at two positions or more, with nothing else changed")
-    plain = next((group.values(metric) for group in groups if group.method == "plain"), [])
+        slot = group.runs[0].slot
+        if group.method == "clop" and slot is not None and group.changed in ({}, {"clop": {"slot": slot}}):
+            by_stage.setdefault(int(slot.removeprefix("stage")), []).extend(group.test(test))
+    if len(by_stage) < 2:
+        raise UsageError("a depth curve needs runs of CLOP in two slots or more, with nothing else changed")
+    plain = next((group.test(test) for group in groups if group.method == "plain"), [])
     title = f"{task}, test on {test}, {_count(groups)}\n{groups[0].scale}"
-    figures.save(figures.depth_curve(title, positions, plain), path)
-
-
-def _is_only_moved(group: Group) -> bool:
-    return group.label == f"clop(position={group.position})"
+    figures.save(figures.depth_curve(title, by_stage, plain), path)
 
 
 def _one_scale(groups: Sequence[Group]) -> Sequence[Group]:
-    scales = sorted({group.scale for group in groups})
+    scales = {group.protocol: group.scale for group in groups}
     if len(scales) != 1:
-        raise UsageError(f"a figure shows runs at one scale, got {len(scales)}: {'; '.join(scales)}")
+        raise UsageError(f"a figure shows runs at one scale, got {len(scales)}: {'; '.join(sorted(scales.values()))}")
     return groups
 
 
@@ -157,18 +182,19 @@ def _count(groups: Sequence[Group]) -> str:
 def _verdicts(groups: Sequence[Group]) -> list[str]:
     """Who is best at each scale, if CLOP and others were run at it."""
     lines = []
-    for scale in dict.fromkeys(group.scale for group in groups):
-        same = [group for group in groups if group.scale == scale]
+    for protocol in dict.fromkeys(group.protocol for group in groups):
+        same = [group for group in groups if group.protocol == protocol]
         if len({"clop" in group.method for group in same}) < 2:
             continue
         for name in same[0].tests:
-            means = {group.label: group.accuracy(f"{_TEST}{name}").mean for group in same}
-            best = max(means, key=means.__getitem__)
-            winner = next(group for group in same if group.label == best)
-            verdict = "" if "clop" in winner.method else "; CLOP does not win here"
-            lines.append(f"Best on {name} ({scale}): {best} with {means[best]:.1f}{verdict}.")
+            best = max(same, key=lambda group: statistics.mean(group.test(name)))
+            verdict = "" if "clop" in best.method else "; CLOP does not win here"
+            mean = statistics.mean(best.test(name))
+            lines.append(f"Best on {name} ({best.scale}): {best.label} with {mean:.1f}{verdict}.")
     return lines
 
 
-def _text(accuracy: Accuracy) -> str:
-    return f"{accuracy.mean:.1f}" + ("" if accuracy.std is None else f" ± {accuracy.std:.1f}")
+def _text(values: Sequence[float]) -> str:
+    """Mean, and standard deviation over seeds if there are several."""
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}"

@@ -1,6 +1,6 @@
 """The files of data sets as images: idx, LIBSVM text, STL-10's binary files, and folders of image files.
 
-Every reader checks what it reads, so that a damaged file or the wrong one is told and not trained on.
+Every reader checks what it reads, so that a damaged file or the wrong one is reported and not trained on.
 """
 
 import bz2

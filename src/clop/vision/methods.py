@@ -16,10 +16,10 @@ from torch import Generator, Tensor, nn
 from clop import augment
 from clop.composition import split_names
 from clop.errors import UsageError
-from clop.layer import CLOP
+from clop.layer_settings import LayerSettings
 from clop.sample_dropout import SampleDropout
 from clop.seeds import numpy_generator
-from clop.vision.models import Classifier, build, num_stages
+from clop.vision.models import Classifier, build, find_network
 
 
 @dataclass
@@ -31,22 +31,21 @@ class Plan:
     """For layers that draw: the trainer's own, so that a resumed run draws on."""
     batch_norm: bool = False
     layers: dict[str, list[nn.Module]] = field(default_factory=dict)
+    """By slot."""
 
     @property
-    def paper_strength(self) -> float:
+    def paper_alpha(self) -> float:
         """The paper's alpha for this network, which its code takes for the rate of channel dropout too."""
-        return 0.9 if self.network == "small_cnn" else 0.7
+        return find_network(self.network).paper_alpha
 
-    def put(self, place: str, layer: nn.Module) -> None:
-        """Add a layer after a place; a second one follows the first."""
-        self.layers.setdefault(place, []).append(layer)
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The slots after the convolutions, from the image to the classifier."""
+        return find_network(self.network).stages
 
-    def stage(self, number: int | None) -> str:
-        """The place after a stage by its number from 1, that of the last stage if not given."""
-        last = num_stages(self.network)
-        if number is not None and not 1 <= number <= last:
-            raise UsageError(f"{self.network} has the positions 1 to {last}, got {number}")
-        return f"stage{last if number is None else number}"
+    def put(self, slot: str, layer: nn.Module) -> None:
+        """Add a layer to a slot; a second one follows the first."""
+        self.layers.setdefault(slot, []).append(layer)
 
     def build(self, channels: int, classes: int, image_size: int) -> Classifier:
         return build(self.network, channels, classes, image_size, batch_norm=self.batch_norm, layers=self.layers)
@@ -84,7 +83,7 @@ class Method:
         """Edit the network, once, before it is built."""
 
     def chosen(self, plan: Plan) -> Mapping[str, object]:
-        """What settings that are not given stand for."""
+        """The values of settings that are not given."""
         return {}
 
     def augment(self, pixels: Tensor, generator: Generator) -> Tensor:
@@ -97,36 +96,20 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Clop(Method):
+class Clop(LayerSettings, Method):
     """CLOP, local permutations of a feature map (Bertoin and Rachelson, 2022)."""
 
-    alpha: float | None = None
-    """Probability of a swap; 0.9 for the small CNN and 0.7 for VGGs if not given."""
-    position: int | None = None
-    """The stage after which it comes, from 1; the last if not given."""
-    variant: Literal["paper", "raster", "clamp"] = "paper"
-    """``paper`` is the paper's rule, ``raster`` that of the authors' code."""
-    local: bool = True
-    channel_consistent: bool = True
-    per_sample: bool = False
-
-    def __post_init__(self) -> None:
-        if self.alpha is not None and not 0 <= self.alpha <= 1:
-            raise UsageError(f"clop.alpha is a probability and must lie in [0, 1], got {self.alpha}")
+    slot: str | None = None
+    """Stage that the layer follows, such as ``stage2``; the last one if not given."""
 
     def chosen(self, plan: Plan) -> Mapping[str, object]:
-        return {"alpha": plan.paper_strength, "position": num_stages(plan.network)}
+        return {"alpha": plan.paper_alpha, "slot": plan.stages[-1]}
 
     def configure(self, plan: Plan) -> None:
-        layer = CLOP(
-            plan.paper_strength if self.alpha is None else self.alpha,
-            variant=self.variant,
-            local=self.local,
-            channel_consistent=self.channel_consistent,
-            per_sample=self.per_sample,
-            generator=plan.generator,
-        )
-        plan.put(plan.stage(self.position), layer)
+        slot = plan.stages[-1] if self.slot is None else self.slot
+        if slot not in plan.stages:
+            raise UsageError(f"clop.slot must be one of {', '.join(plan.stages)} in {plan.network}, got {slot!r}")
+        plan.put(slot, self.layer(plan.paper_alpha, plan.generator))
 
 
 @dataclass(frozen=True)
@@ -145,15 +128,15 @@ class Dropout(Method):
             raise UsageError(f"dropout.p is a probability and must lie in [0, 1), got {self.p}")
 
     def chosen(self, plan: Plan) -> Mapping[str, float]:
-        return {"p": plan.paper_strength if self.style == "channel" else 0.5}
+        return {"p": plan.paper_alpha if self.style == "channel" else 0.5}
 
     def configure(self, plan: Plan) -> None:
         rate = self.chosen(plan)["p"] if self.p is None else self.p
         if self.style == "channel":
-            plan.put(plan.stage(None), SampleDropout(rate, plan.generator, whole_channels=True))
+            plan.put(plan.stages[-1], SampleDropout(rate, plan.generator, whole_channels=True))
         else:
-            for place in ("dense1", "dense2"):
-                plan.put(place, SampleDropout(rate, plan.generator))
+            for slot in ("dense1", "dense2"):
+                plan.put(slot, SampleDropout(rate, plan.generator))
 
 
 @dataclass(frozen=True)
@@ -194,7 +177,7 @@ class Crop(Method):
     p: float = 1.0
     """Probability that an image is changed."""
     pad: int = 8
-    """By how much it is continued on each side, in 64ths of a side."""
+    """Width of the continuation on each side, in 64ths of a side."""
 
     def __post_init__(self) -> None:
         augment.Crop(p=self.p)
@@ -214,7 +197,7 @@ class Rotation(Method):
     p: float = 1.0
     """Probability that an image is changed."""
     degrees: float = 15.0
-    """Up to which the angle is uniform in either direction."""
+    """Largest angle in either direction; all up to it are equally likely."""
 
     def __post_init__(self) -> None:
         augment.Rotation(p=self.p)

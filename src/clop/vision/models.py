@@ -1,10 +1,13 @@
-"""The paper's classifiers. Their stages are named places for a layer: ``stage1`` …, ``dense1`` and ``dense2``.
+"""The paper's classifiers. Their stages are slots for layers: ``stage1`` …, ``dense1`` and ``dense2``.
 
 Where nothing lies between ReLU and pooling, pooling comes first: outputs and gradients are the same bit for bit, and
 ReLU has a quarter of the work.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +15,7 @@ from torch import Tensor, nn
 from clop.errors import UsageError, unknown_name
 
 Layers = Mapping[str, Sequence[nn.Module]]
-"""Layers to put after a place, in this order."""
+"""The layers that each slot gets, in this order."""
 
 
 class Classifier(nn.Module):
@@ -21,13 +24,13 @@ class Classifier(nn.Module):
     The first dense layer reads the flattened map of the last stage, so its width follows from the size of the images.
 
     Args:
-        stages: By which the map shrinks or deepens, in order.
+        stages: Parts that shrink or deepen the map, in order.
         features: Channels of the last map.
         shrink: How many times smaller the last map is than the image.
         dense: Widths of the two dense layers.
         classes: Number of outputs.
         image_size: Height and width of the images.
-        layers: What follows a place.
+        layers: By slot.
 
     Shape:
         - input: (N, channels, image_size, image_size); output: (N, classes) logits
@@ -45,18 +48,18 @@ class Classifier(nn.Module):
     ) -> None:
         super().__init__()
         assert image_size >= shrink
-        self.stage_names = tuple(f"stage{number + 1}" for number in range(len(stages)))
+        self.stage_names = stage_names(len(stages))
         for name, stage in zip(self.stage_names, stages, strict=True):
             self.add_module(name, stage)
         first, second = dense
         self.dense1 = nn.Sequential(nn.Linear(features * (image_size // shrink) ** 2, first), _relu())
         self.dense2 = nn.Sequential(nn.Linear(first, second), _relu())
         self.head = nn.Linear(second, classes)
-        places = (*self.stage_names, "dense1", "dense2")
-        for place, chain in layers.items():
-            assert place in places, f"no such place: {place}"
+        slots = (*self.stage_names, "dense1", "dense2")
+        for slot, chain in layers.items():
+            assert slot in slots, f"no such slot: {slot}"
             for layer in chain:
-                self.get_submodule(place).append(layer)  # type: ignore[operator]
+                self.get_submodule(slot).append(layer)  # type: ignore[operator]
 
     def features(self, x: Tensor) -> Tensor:
         """The map of the last stage."""
@@ -74,8 +77,6 @@ class SmallCNN(Classifier):
     The third convolution has padding 1 as in the authors' code (8×8 map for 32×32 images); their text says 2. Batch
     norm follows the ReLU, as in their code.
     """
-
-    num_stages = 3
 
     def __init__(
         self, channels: int, classes: int, image_size: int, *, batch_norm: bool = False, layers: Layers | None = None
@@ -103,7 +104,7 @@ class VGG(Classifier):
         classes: Number of outputs.
         image_size: Height and width of the images.
         batch_norm: Whether there is batch norm.
-        layers: What follows a place.
+        layers: By slot.
     """
 
     def __init__(
@@ -138,24 +139,59 @@ def _relu() -> nn.Module:
     return nn.ReLU(inplace=True)
 
 
+def stage_names(count: int) -> tuple[str, ...]:
+    """``stage1``, ``stage2`` and so on."""
+    return tuple(f"stage{number + 1}" for number in range(count))
+
+
+class Builder(Protocol):
+    """Makes a network with new weights."""
+
+    def __call__(
+        self, channels: int, classes: int, image_size: int, *, batch_norm: bool = False, layers: Layers | None = None
+    ) -> Classifier: ...
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network that has a name: its class, and what has to be known of it before one is built."""
+
+    build: Builder
+    stages: tuple[str, ...]
+    """The slots after its convolutions, from the image to the classifier."""
+    smallest_image: int
+    """Pixels of a side; of a smaller image pooling would leave nothing."""
+    paper_alpha: float
+    """The paper's alpha, which its code takes for the rate of channel dropout too."""
+    part: int
+    """Batches in a few seconds of training, between which a run can stop."""
+
+
+def _vgg(widths: Sequence[Sequence[int]]) -> Network:
+    """Each stage halves the map."""
+    return Network(partial(VGG, widths), stage_names(len(widths)), 2 ** len(widths), paper_alpha=0.7, part=10)
+
+
 _VGG11 = ((64,), (128,), (256, 256), (512, 512), (512, 512))
 _VGG16 = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
-_VGGS = {"vgg9": _VGG11[:4], "vgg11": _VGG11, "vgg16": _VGG16}
-"""VGG9 is VGG11 without its last stage, with batch norm too; the authors cut the two at different layers."""
 
-NETWORKS: dict[str, int] = {"small_cnn": SmallCNN.num_stages} | {name: len(widths) for name, widths in _VGGS.items()}
-"""The networks by name, and the number of their stages."""
+NETWORKS: dict[str, Network] = {
+    "small_cnn": Network(SmallCNN, stage_names(3), 4, paper_alpha=0.9, part=50),
+    "vgg9": _vgg(_VGG11[:4]),  # VGG11 without its last stage, with batch norm too; the authors cut the two differently
+    "vgg11": _vgg(_VGG11),
+    "vgg16": _vgg(_VGG16),
+}
 
 
-def num_stages(name: str) -> int:
+def find_network(name: str) -> Network:
     if name not in NETWORKS:
         raise UsageError(unknown_name("network", name, NETWORKS))
     return NETWORKS[name]
 
 
 def check_image_size(name: str, image_size: int) -> None:
-    """Whether the last map of a network has a pixel at least."""
-    smallest = 4 if name == "small_cnn" else 2 ** num_stages(name)
+    """A :class:`UsageError` unless the last map of a network has a pixel at least."""
+    smallest = find_network(name).smallest_image
     if image_size < smallest:
         raise UsageError(f"{name} halves images until nothing is left below {smallest} pixels, got {image_size}")
 
@@ -170,8 +206,5 @@ def build(
     layers: Layers | None = None,
 ) -> Classifier:
     """A network by its name, with new weights from torch's default generator."""
-    num_stages(name)
     check_image_size(name, image_size)
-    if name == "small_cnn":
-        return SmallCNN(channels, classes, image_size, batch_norm=batch_norm, layers=layers)
-    return VGG(_VGGS[name], channels, classes, image_size, batch_norm=batch_norm, layers=layers)
+    return find_network(name).build(channels, classes, image_size, batch_norm=batch_norm, layers=layers)

@@ -19,7 +19,7 @@ from clop.errors import DivergedError, UsageError
 from clop.seeds import check_seed, mixed
 from clop.vision.datasets import Images
 from clop.vision.methods import METHODS, Batch, Method, Plan
-from clop.vision.models import check_image_size, num_stages
+from clop.vision.models import check_image_size, find_network
 from clop.vision.tasks import Task, recipe
 
 
@@ -47,10 +47,9 @@ class VisionConfig:
 
     def __post_init__(self) -> None:
         recipe(self.task)
-        num_stages(self.network)
         check_image_size(self.network, self.image_size)
         for method in self.methods.values():
-            method.configure(Plan(self.network, torch.Generator()))  # so that a mistake is told before a run begins
+            method.configure(Plan(self.network, torch.Generator()))  # so that a mistake is reported before a run begins
         for name in ("image_size", "epochs", "batch_size", "threads"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -124,7 +123,7 @@ class Trainer:
         self.model: nn.Module = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         # The fused kernel makes one pass over the weights where the default makes ten.
         self.optimiser = torch.optim.Adam(self.model.parameters(), config.learning_rate, fused=True)
-        self.part = 50 if config.network == "small_cnn" else 10  # batches that advance() takes
+        self.part = find_network(config.network).part  # batches that advance() takes
         self.fingerprint = task.fingerprint()
         self.iteration = self.epoch = 0
         self.position = 0  # images of this epoch that are done
@@ -240,7 +239,7 @@ class Trainer:
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from a :meth:`state`."""
         if state["data"] != self.fingerprint:
-            raise UsageError(f"the run was begun on other images than {self.task.scale}; name them with --data")
+            raise UsageError(f"the run was begun on other images than {self.task.scale}; name their folder as data")
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.iteration, self.epoch, self.position = state["iteration"], state["epoch"], state["position"]

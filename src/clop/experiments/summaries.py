@@ -1,0 +1,68 @@
+"""What came of a run, as it is written to ``summary.json`` and read by reports. Needs no torch.
+
+The files of a run state their format. Only the present one is read, since a guess at what an older file means would
+end up in a table.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clop.errors import UsageError
+
+FORMAT_VERSION = 2
+"""Of ``config.json`` and ``summary.json``."""
+
+
+def check_version(values: Mapping[str, Any], path: Path) -> None:
+    """A :class:`UsageError` unless a file is of the present format; the first one stated none."""
+    found = values.get("version", 1)
+    if found != FORMAT_VERSION:
+        raise UsageError(f"{path} is of format {found}, this clop reads {FORMAT_VERSION}")
+
+
+@dataclass(frozen=True)
+class VisionSummary:
+    """What came of training a classifier. Accuracies are in percent."""
+
+    task: str
+    method: str
+    """The methods' names joined with ``+``."""
+    changed: dict[str, dict[str, Any]]
+    """By method, the settings that are not the paper's."""
+    label: str
+    """The same as text, such as ``clop(alpha=0.3)``; for display, as is ``scale``."""
+    network: str
+    source: str
+    """The data set that was found."""
+    train_images: int
+    scale: str
+    slot: str | None
+    """The stage that CLOP follows, None without it."""
+    seed: int
+    running_accuracy: float
+    """Over the last epoch, in training mode; the others are in evaluation mode."""
+    train_accuracy: float
+    test_accuracy: dict[str, float]
+    """By test set."""
+    images_per_second: float | None
+    """Of training. None in a record that was made before this was measured."""
+    seconds: float
+    peak_memory_gb: float | None
+    """None in a record that was made before this was measured."""
+    ended: str = "complete"
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain names and numbers, and the format, as written to a file."""
+        return {"version": FORMAT_VERSION} | dataclasses.asdict(self)
+
+    @classmethod
+    def fromdict(cls, values: Mapping[str, Any], path: Path) -> "VisionSummary":
+        """The inverse of :meth:`asdict`; ``path`` is the file that errors name."""
+        check_version(values, path)
+        try:
+            return cls(**{name: value for name, value in values.items() if name != "version"})
+        except TypeError as error:
+            raise UsageError(f"{path} is damaged, or of another version of clop: {error}") from None
