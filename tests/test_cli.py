@@ -13,6 +13,7 @@ from clop import demo_agent, doctor
 from clop.cli import main
 from clop.errors import UsageError
 from clop.experiments.record import RunRecord
+from clop.experiments.run_folder import RunFolder
 from clop.rl.methods import METHODS
 
 
@@ -125,8 +126,8 @@ def test_bench_layer_prints_a_record(capsys):
     assert all(row["ratio"] == row["ours_ms"] / row["baseline_ms"] for row in rows)
 
 
-def test_demo_leaves_table_figure_and_records_and_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
-    """Fails if a second call trains again, or takes records of other settings for its own."""
+def test_demo_leaves_table_figure_and_runs_and_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
+    """Fails if a second call trains again, or takes runs of other settings for its own."""
     out = tmp_path / "demo"
     monkeypatch.setattr("clop.demo_agent.run", lambda *_: "an agent")
     assert main(["demo", "--out", str(out), "--epochs", "1"]) == 0
@@ -134,12 +135,14 @@ def test_demo_leaves_table_figure_and_records_and_goes_on_where_it_stopped(tmp_p
     assert "one seed (0)" in (out / "digits.md").read_text()
     with Image.open(out / "digits.png") as figure:
         assert figure.width > 500
-    record = RunRecord.read(out / "digits-clop.json")
-    assert record.config["settings"] == {"alpha": 0.6}
-    assert 0 < record.metrics["test_accuracy_filled"] <= 100
-    (out / "digits-clop.json").unlink()
+    run = RunFolder.open(out / "digits-clop", "vision")
+    assert run.config["methods"]["clop"]["alpha"] == 0.6
+    assert 0 < run.summary["test_accuracy"]["filled"] <= 100
+    (run.path / "summary.json").unlink()
     trained = []
-    monkeypatch.setattr("clop.demo.train", lambda config, *_, **__: trained.append(config.method) or _Stop.now())
+    monkeypatch.setattr(
+        "clop.experiments.vision.VisionWork", lambda config, *_: trained.append(config.method) or _Stop.now()
+    )
     with pytest.raises(_Stop):
         main(["demo", "--out", str(out), "--epochs", "1"])
     assert trained == ["clop"]

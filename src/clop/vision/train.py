@@ -97,13 +97,6 @@ class VisionResult:
     train_accuracy: float
     test_accuracy: dict[str, float]
 
-    def metrics(self) -> dict[str, float]:
-        return {
-            "running_accuracy": self.running_accuracy,
-            "train_accuracy": self.train_accuracy,
-            **{f"test_accuracy_{name}": value for name, value in self.test_accuracy.items()},
-        }
-
 
 class Trainer:
     """A training run between two steps: network, optimiser, random numbers and where they stand."""
