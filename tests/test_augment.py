@@ -13,7 +13,7 @@ from clop.augment import AUGMENTATIONS, CLOP_CODE, augmentation
 from clop.errors import UsageError
 
 each = pytest.mark.parametrize("name", AUGMENTATIONS)
-each_of_bytes = pytest.mark.parametrize("name", [name for name in AUGMENTATIONS if name != "random-conv"])
+each_of_bytes = pytest.mark.parametrize("name", [name for name in AUGMENTATIONS if name != "random_conv"])
 
 
 def generator(seed=0):
@@ -107,7 +107,7 @@ def test_with_probability_zero_nothing_is_drawn_and_nothing_changed(name):
     before = dice.get_state()
     for images in (noise(), noise(as_bytes=False)):
         changed = kind(images, generator=dice)
-        expected = images if name != "random-conv" or images.is_floating_point() else images.float().mul_(1 / 255)
+        expected = images if name != "random_conv" or images.is_floating_point() else images.float().mul_(1 / 255)
         assert torch.equal(changed, expected)
     assert torch.equal(dice.get_state(), before)
 
@@ -119,7 +119,7 @@ def test_the_share_of_changed_samples_is_p(name):
     settings = {"smallest": 20} if "cutout" in name else {}  # at side 8 no box is empty
     kind = augmentation(name, p=p, **settings)
     drawn = kind.draw(count, (3, 8, 8), generator=generator())
-    expected = images.float().mul_(1 / 255) if name == "random-conv" else images
+    expected = images.float().mul_(1 / 255) if name == "random_conv" else images
     same = (kind.apply(images, drawn) == expected).flatten(1).all(1)
     assert same[~drawn["applied"]].all()
     assert stats.binomtest(int(drawn["applied"].sum()), count, p).pvalue > 1e-6
@@ -246,7 +246,7 @@ def test_the_law_of_quarter_turns(constants, shares):
 
 
 def test_tilts_are_turns():
-    images, kind = noise(2, as_bytes=False), augmentation("tilt")
+    images, kind = noise(2, as_bytes=False), augmentation("rotation")
     for angle, expected in ((0.0, images), (90.0, images.rot90(1, (2, 3))), (-90.0, images.rot90(-1, (2, 3)))):
         torch.testing.assert_close(kind.apply(images, {"angle": torch.full((2,), angle)}), expected, atol=1e-4, rtol=0)
     wide = noise(2, height=32, width=48, as_bytes=False)
@@ -258,12 +258,12 @@ def test_a_tilt_of_an_oblong_image_keeps_distances():
     """A dot 8 pixels right of the centre goes to 8 above it; without the ratio of the sides it goes elsewhere."""
     images = torch.zeros(1, 1, 33, 49)
     images[0, 0, 16, 32] = 1
-    turned = augmentation("tilt").apply(images, {"angle": torch.tensor([90.0])})
+    turned = augmentation("rotation").apply(images, {"angle": torch.tensor([90.0])})
     assert turned[0, 0, 8, 24] == pytest.approx(1, abs=1e-4)
 
 
 def test_angles_stay_within_bounds():
-    angles = augmentation("tilt").draw(2000, (1, 28, 28), generator=generator())["angle"]
+    angles = augmentation("rotation").draw(2000, (1, 28, 28), generator=generator())["angle"]
     assert angles.abs().max() <= 15
     assert angles.min() < -14 < 14 < angles.max()
 
@@ -302,7 +302,7 @@ def test_sizes_of_the_box_are_uniform_from_7_to_21_and_independent():
 @pytest.mark.parametrize("as_bytes", [True, False])
 def test_around_the_box_all_stays_and_inside_is_one_colour(nhwc, as_bytes):
     """Fails when the colour is not divided by 255, as in the reference after the first draw: values up to 254."""
-    images, kind = noise(as_bytes=as_bytes, nhwc=nhwc), augmentation("cutout-color")
+    images, kind = noise(as_bytes=as_bytes, nhwc=nhwc), augmentation("cutout_color")
     drawn = kind.draw(4, (3, 64, 64), generator=generator())
     drawn["colour"] = torch.tensor([[0, 51, 254], [102, 3, 4], [5, 6, 7], [8, 9, 10]], dtype=torch.uint8)
     changed, black = kind.apply(images, drawn), augmentation("cutout").apply(images, drawn)
@@ -320,7 +320,7 @@ def test_around_the_box_all_stays_and_inside_is_one_colour(nhwc, as_bytes):
 
 
 def test_colours_are_bytes_from_0_to_254():
-    colour = augmentation("cutout-color").draw(4000, (3, 64, 64), generator=generator())["colour"]
+    colour = augmentation("cutout_color").draw(4000, (3, 64, 64), generator=generator())["colour"]
     assert (colour.shape, colour.min(), colour.max()) == ((4000, 3), 0, 254)
 
 
@@ -358,7 +358,7 @@ def test_jitter_is_that_of_hue_saturation_and_value(contrast_first):
     special = [[0, 0, 0], [1, 1, 1], [0.5, 0.5, 0.5], [0.7, 0.7, 0.1], [0.2, 0.9, 0.9], [0.6, 0.1, 0.6]]
     images[:, :, :, 0] = torch.tensor(special[:4]).T
     images[:, :, :2, 1] = torch.tensor(special[4:]).T
-    kind = augmentation("color-jitter")
+    kind = augmentation("color_jitter")
     drawn = kind.draw(3, (3, 4, 4), generator=generator()) | {"contrast_first": torch.tensor(contrast_first)}
     changed = kind.apply(images, drawn)
     for k in range(3):
@@ -376,12 +376,12 @@ def test_jitter_is_that_of_hue_saturation_and_value(contrast_first):
 
 def test_jitter_of_no_strength_is_none():
     images = noise()
-    assert torch.equal(augmentation("color-jitter", strength=0.0, hue=0.0)(images, generator=generator()), images)
+    assert torch.equal(augmentation("color_jitter", strength=0.0, hue=0.0)(images, generator=generator()), images)
 
 
 def test_factors_of_jitter_stay_within_bounds():
     """0.6 to 1.4, and a hue of at most 0.5 * 255 / 360 of a turn."""
-    drawn = augmentation("color-jitter").draw(4000, (3, 64, 64), generator=generator())
+    drawn = augmentation("color_jitter").draw(4000, (3, 64, 64), generator=generator())
     for name in ("brightness", "contrast", "saturation"):
         assert 0.6 <= drawn[name].min() < 0.61
         assert 1.39 < drawn[name].max() <= 1.4
@@ -390,7 +390,7 @@ def test_factors_of_jitter_stay_within_bounds():
 
 
 def test_one_coin_for_each_draw_decides_the_order_of_jitter():
-    dice, kind = generator(), augmentation("color-jitter")
+    dice, kind = generator(), augmentation("color_jitter")
     first = sum(bool(kind.draw(2, (3, 8, 8), generator=dice)["contrast_first"]) for _ in range(1000))
     assert stats.binomtest(first, 1000, 0.5).pvalue > 1e-6
 
@@ -399,7 +399,7 @@ def test_one_coin_for_each_draw_decides_the_order_of_jitter():
 
 
 def test_each_sample_meets_its_own_filter():
-    images, kind = noise(as_bytes=False), augmentation("random-conv")
+    images, kind = noise(as_bytes=False), augmentation("random_conv")
     drawn = kind.draw(4, (3, 64, 64), generator=generator())
     changed = kind.apply(images, drawn)
     for k in range(4):
@@ -408,7 +408,7 @@ def test_each_sample_meets_its_own_filter():
 
 
 def test_or_all_meet_one():
-    images, kind = noise(as_bytes=False), augmentation("random-conv", shared=True)
+    images, kind = noise(as_bytes=False), augmentation("random_conv", shared=True)
     drawn = kind.draw(4, (3, 64, 64), generator=generator())
     assert len(drawn["filters"]) == 1
     expected = F.conv2d(images, drawn["filters"][0], padding=1)
@@ -416,7 +416,7 @@ def test_or_all_meet_one():
 
 
 def test_the_identity_filter_keeps_the_image_and_beyond_it_is_black():
-    images, kind = noise(1), augmentation("random-conv")
+    images, kind = noise(1), augmentation("random_conv")
     identity = torch.zeros(1, 3, 3, 3, 3)
     for channel in range(3):
         identity[0, channel, channel, 1, 1] = 1
@@ -428,10 +428,10 @@ def test_the_identity_filter_keeps_the_image_and_beyond_it_is_black():
 @pytest.mark.parametrize("channels", [1, 3])
 def test_weights_have_the_variance_of_xavier(channels):
     """Variance 2 / (9 C + 9 C): a standard deviation of 0.1925 for three channels; values leave [0, 1]."""
-    weights = augmentation("random-conv").draw(2000, (channels, 64, 64), generator=generator())["filters"]
+    weights = augmentation("random_conv").draw(2000, (channels, 64, 64), generator=generator())["filters"]
     std = math.sqrt(1 / (9 * channels))
     assert stats.kstest(weights.flatten().numpy()[:20_000] / std, "norm").pvalue > 1e-6
-    assert augmentation("random-conv")(noise(), generator=generator()).min() < 0
+    assert augmentation("random_conv")(noise(), generator=generator()).min() < 0
 
 
 # ---- by name ---------------------------------------------------------------------------------------------------------
@@ -445,8 +445,8 @@ def test_the_constants_of_both_codes():
         "flip": 0.2,
         "rotate": 0.3,
     }
-    assert CLOP_CODE["random-conv"].shared
-    assert not rad["random-conv"].shared
+    assert CLOP_CODE["random_conv"].shared
+    assert not rad["random_conv"].shared
 
 
 def test_names_and_settings_that_are_none_are_refused():

@@ -1,11 +1,12 @@
 """What a user can get wrong, and the sentences that say so."""
 
 import difflib
+import typing
 from collections.abc import Iterable
 
 
 class UsageError(ValueError):
-    """A mistake of the user, told in one sentence: what was expected, what came, what to do.
+    """A mistake of the user, in one sentence: what was expected, what came, what to do.
 
     The command line prints the sentence and exits with status 2; anything else that is raised is a mistake of ours.
     """
@@ -21,3 +22,12 @@ def unknown_name(what: str, given: object, known: Iterable[str]) -> str:
 
 class DivergedError(RuntimeError):
     """A loss or gradient is no longer a number."""
+
+
+def check_choices(config: object, group: str, fields: Iterable[str]) -> None:
+    """A :class:`UsageError` for a field of a dataclass whose value is none of those its ``Literal`` type lists."""
+    hints = typing.get_type_hints(type(config))
+    for field in fields:
+        value, known = getattr(config, field), typing.get_args(hints[field])
+        if value not in known:
+            raise UsageError(unknown_name(f"{group}.{field}", value, known))

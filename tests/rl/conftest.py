@@ -1,18 +1,16 @@
 """Games without a game engine, a small network, a way to make learners of them, and one to watch them."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from clop.rl.envs.levels import TrainLevels
-from clop.rl.envs.vector import Episodes, Frames, Step
-from clop.rl.games import NUM_ACTIONS
-from clop.rl.methods.base import Method, Plan
-from clop.rl.network import NetworkConfig, Output, as_input
-from clop.rl.ppo import Learner, PPOConfig
+from clop.rl.envs.levels import LevelSet
+from clop.rl.envs.spec import Episodes, Frames, Step
+from clop.rl.methods.base import Method, Settings
+from clop.rl.network import Network, Output, as_input
+from clop.rl.ppo import Learner
+from clop.rl.settings import NetworkConfig, PPOConfig
 
 
 class NoiseGames:
@@ -64,10 +62,10 @@ class NoiseGames:
 class SmallNetwork(nn.Module):
     """A dense layer over a coarse picture, with the interface of the real network and a hundredth of its cost."""
 
-    def __init__(self) -> None:
+    def __init__(self, config, spec, slots, generator) -> None:
         super().__init__()
         self.dense = nn.Linear(3 * 8 * 8, 64)
-        self.policy_head, self.value_head = nn.Linear(64, NUM_ACTIONS), nn.Linear(64, 1)
+        self.policy_head, self.value_head = nn.Linear(64, spec.num_actions), nn.Linear(64, 1)
         for head in (self.policy_head, self.value_head):
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
@@ -85,24 +83,24 @@ class SmallNetwork(nn.Module):
         return {"all": list(self.parameters())}
 
 
-@dataclass
-class SmallPlan(Plan):
-    """A plan for the small network."""
-
-    def build(self):
-        return SmallNetwork()
-
-
 def make_learner(
-    method=None, games=None, *, seed=0, network=None, total_steps=10_000, workers=None, small=False, mode="eval", **ppo
+    method=None,
+    games=None,
+    *,
+    seed=0,
+    network=None,
+    total_timesteps=10_000,
+    workers=None,
+    small=False,
+    mode="eval",
+    **ppo,
 ) -> Learner:
     """A learner with a rollout of 4 steps in 4 games and one pass over it, unless told otherwise."""
-    settings = {"num_envs": 4, "num_steps": 4, "epochs": 1, "minibatches": 1, "micro_batch": 64} | ppo
+    settings = {"num_envs": 4, "num_steps": 4, "update_epochs": 1, "num_minibatches": 1, "micro_batch": 64} | ppo
     games = games or NoiseGames(settings["num_envs"])
-    plan = (SmallPlan if small else Plan)(
-        TrainLevels("bigfish"), PPOConfig(**settings), network or NetworkConfig(), torch.Generator(), rollout_mode=mode
-    )
-    return Learner(plan, method or Method(), lambda _: games, total_steps, seed, workers=workers)
+    asked = Settings(LevelSet("bigfish"), PPOConfig(**settings), network or NetworkConfig(), rollout_mode=mode)
+    make = SmallNetwork if small else Network
+    return Learner(asked, method or Method(), lambda _: games, total_timesteps, seed, workers=workers, network=make)
 
 
 def sharpen(learner: Learner, factor: float = 100.0) -> Learner:
@@ -118,10 +116,10 @@ class Watching(Method):
     def __init__(self):
         self.batches, self.outputs = [], []
 
-    def views(self, model, batch, phase, ctx):
+    def views(self, batch, phase, ctx):
         self.batches.append(batch)
-        views = super().views(model, batch, phase, ctx)
-        self.outputs.append(views[0][1])
+        views = super().views(batch, phase, ctx)
+        self.outputs.append(views[0].output)
         return views
 
     @property

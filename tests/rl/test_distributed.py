@@ -16,13 +16,13 @@ from torch import nn
 from clop.distributed import Workers, run_together
 from clop.errors import UsageError
 from clop.rl.methods.base import Method, Phase
-from clop.rl.network import NetworkConfig
 from clop.rl.reward_norm import RewardNormaliser
+from clop.rl.settings import NetworkConfig
 
 STEPS, ENVS = 4, 4  # of both processes together
 SHIFT = 5.0  # how much larger the second's advantages are
 SETTINGS = {"num_steps": STEPS, "max_grad_norm": 1e9, "micro_batch": 4, "network": NetworkConfig(norm="none")}
-PHASE = Phase("ppo", "all", 1, 1, policy=1.0, value=0.5, entropy=0.01)
+PHASE = Phase("ppo", "all", 1, 1, policy_coef=1.0, vf_coef=0.5, ent_coef=0.01)
 
 
 class Watching(Method):
@@ -31,9 +31,9 @@ class Watching(Method):
     def __init__(self):
         self.advantages = []
 
-    def views(self, model, batch, phase, ctx):
+    def views(self, batch, phase, ctx):
         self.advantages.append(batch.advantages)
-        return super().views(model, batch, phase, ctx)
+        return super().views(batch, phase, ctx)
 
 
 def fill(learner, envs):
@@ -94,7 +94,7 @@ def whole_rollout_normalised(make_learner, noise_games, envs):
 
 def whole_iterations(make_learner, noise_games, rank):
     """Two iterations with games of one's own, in training mode with batch norm."""
-    settings = {"num_envs": ENVS, "num_steps": STEPS, "minibatches": 2, "mode": "train"}
+    settings = {"num_envs": ENVS, "num_steps": STEPS, "num_minibatches": 2, "mode": "train"}
     learner = make_learner(games=noise_games(ENVS // 2, seed=rank), network=NetworkConfig(norm="block"), **settings)
     start = weights(learner)
     for _ in range(2):

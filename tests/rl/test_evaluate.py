@@ -5,7 +5,6 @@ import io
 import json
 import math
 from dataclasses import replace
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,16 +13,21 @@ import torch
 from clop.errors import UsageError
 from clop.progress import Progress
 from clop.rl import evaluate as module
-from clop.rl.envs.levels import TrainLevels, held_out_levels
-from clop.rl.envs.vector import Episodes, Frames, Step, VectorGames, installed_backends
-from clop.rl.evaluate import Agent, EvalConfig, Peer, evaluate
+from clop.rl import protocols
+from clop.rl.agent import Agent
+from clop.rl.envs.backends import installed_backends
+from clop.rl.envs.levels import STRICT_LEVELS, LevelSet, held_out_levels
+from clop.rl.envs.spec import EnvSpec, Episodes, Frames, Step
+from clop.rl.envs.vector import VectorGames
+from clop.rl.evaluate import evaluate
 from clop.rl.methods import compose
-from clop.rl.methods.base import Context, Method, Plan
+from clop.rl.methods.base import Context, Method, Settings
 from clop.rl.methods.batch_norm import BatchNorm
 from clop.rl.methods.clop import Clop
-from clop.rl.network import NetworkConfig, Output
+from clop.rl.network import Output
 from clop.rl.play import play_list
-from clop.rl.ppo import PPOConfig
+from clop.rl.ppo import build_network
+from clop.rl.protocols import PEERS, EvalConfig, Peer
 
 needs_games = pytest.mark.skipif("procgen-mirror" not in installed_backends(), reason="needs procgen-mirror")
 
@@ -36,9 +40,8 @@ class FakeGames(VectorGames):
 
     made: list["FakeGames"]
 
-    def __init__(self, game, num_envs, *, mode="easy", start_level=0, num_levels, rand_seed, threads=0, backend="auto"):
-        self.mode, self.start_level, self.num_levels = mode, start_level, num_levels
-        self.num_envs, self.rand_seed = num_envs, rand_seed
+    def __init__(self, opened, num_envs, seed, backend="auto", threads=0):
+        self.opened, self.spec, self.num_envs, self.seed = opened, opened.spec, num_envs, seed
         self.levels, self.steps, self.returns = (np.zeros(num_envs, kind) for kind in (np.int32, np.int32, np.float64))
         self.actions, self.closed = [], False
         FakeGames.made.append(self)
@@ -70,7 +73,7 @@ class Fixed(Method):
     def __init__(self, logits):
         self.logits, self.batches, self.stages = torch.tensor(logits, dtype=torch.float32), [], []
 
-    def act(self, model, obs, stage, ctx):
+    def act(self, obs, stage, ctx):
         assert obs.dtype == torch.uint8
         assert obs.shape[1:] == (64, 64, 3)
         assert not torch.is_grad_enabled()
@@ -85,17 +88,19 @@ ALWAYS_7 = [1000.0 * (action == 7) for action in range(15)]
 @pytest.fixture
 def fake_games(monkeypatch):
     FakeGames.made = []
-    monkeypatch.setattr(module, "VectorGames", FakeGames)
-    monkeypatch.setattr("clop.rl.envs.levels.VectorGames", FakeGames)
-    monkeypatch.setattr(module, "choose_backend", lambda backend: "fake")
+    monkeypatch.setattr(LevelSet, "open", lambda levels, *settings: FakeGames(levels, *settings))
+    monkeypatch.setattr(module, "choose_backend", lambda backend, game: "fake")
     return FakeGames.made
 
 
 ONE_ENV = {"peer-idaac-v1": Peer(1, 10, "quota")}
 
 
+SPEC = LevelSet("bigfish").spec
+
+
 def fixed_agent(logits=ALWAYS_7):
-    return Agent(torch.nn.Identity(), Fixed(logits), context())
+    return Agent(torch.nn.Identity(), Fixed(logits), context(), SPEC)
 
 
 def context(model=None, generator=None):
@@ -104,14 +109,12 @@ def context(model=None, generator=None):
 
 def network_agent(*configs, sharpness=100.0):
     """A network with random weights whose actions differ between frames."""
-    torch.manual_seed(0)
-    method = compose({type(config).__name__: config for config in configs})
-    plan = Plan(TrainLevels("coinrun"), PPOConfig(), NetworkConfig(), torch.Generator().manual_seed(5))
-    method.configure(plan)
-    model = plan.build().train()
+    method, generator = compose({type(config).__name__: config for config in configs}), torch.Generator().manual_seed(5)
+    settings = method.configure(Settings(LevelSet("coinrun")))
+    model = build_network(settings, method, 0, generator).train()
     with torch.no_grad():
         model.policy_head.weight.mul_(sharpness)
-    return Agent(model, method, context(model, plan.generator))
+    return Agent(model, method, context(model, generator), SPEC)
 
 
 # ---- which episodes count --------------------------------------------------------------------------------------------
@@ -119,13 +122,13 @@ def network_agent(*configs, sharpness=100.0):
 
 def test_every_env_contributes_its_quota_so_that_short_episodes_are_not_favoured(fake_games):
     """Env e's return is e + 1: over 8 envs the mean is 4.5 for any quota. The first N to end are mostly env 0's."""
-    result = evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(episodes=24, num_envs=8))
+    result = evaluate(fixed_agent(), LevelSet("bigfish"), EvalConfig(episodes=24, num_envs=8))
     assert np.bincount(result.rows.envs).tolist() == [3] * 8
     assert result.mean == 4.5
     assert result.episodes == 24
     assert result.rows.level_seeds.tolist() == [0, 1, 2] * 8  # the first three, not any later ones
 
-    games, first = FakeGames("bigfish", 8, num_levels=0, rand_seed=0), []  # the control: whatever ends first
+    games, first = FakeGames(LevelSet("bigfish"), 8, 0), []  # the control: whatever ends first
     while len(first) < 24:
         first += games.step(np.full(8, 7)).finished.returns.tolist()
     assert np.mean(first[:24]) < 3
@@ -133,9 +136,9 @@ def test_every_env_contributes_its_quota_so_that_short_episodes_are_not_favoured
 
 def test_the_quota_is_rounded_up_and_envs_without_an_episode_are_not_made(fake_games):
     assert EvalConfig(episodes=1000, num_envs=64).total == 1024
-    result = evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(episodes=10, num_envs=4))
+    result = evaluate(fixed_agent(), LevelSet("bigfish"), EvalConfig(episodes=10, num_envs=4))
     assert result.episodes == EvalConfig(episodes=10, num_envs=4).total == 12
-    assert evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(episodes=3)).episodes == 3
+    assert evaluate(fixed_agent(), LevelSet("bigfish"), EvalConfig(episodes=3)).episodes == 3
     assert fake_games[-1].num_envs == 3
     assert all(games.closed for games in fake_games)
 
@@ -144,11 +147,11 @@ def test_the_peers_count_as_their_code_does(fake_games, monkeypatch):
     """Env e ends every e + 1 steps with a return of e + 1. The CLOP authors take what ends first and add the rewards of
     what has not ended; OpenAI takes what ended last; IDAAC plays one env."""
     monkeypatch.setattr(
-        module, "PEERS", {"peer-clop-v1": Peer(3, 4, "first"), "peer-openai-v1": Peer(3, 3, "last"), **ONE_ENV}
+        protocols, "PEERS", {"peer-clop-v1": Peer(3, 4, "first"), "peer-openai-v1": Peer(3, 3, "last"), **ONE_ENV}
     )
-    monkeypatch.setattr(module, "find_game", lambda _: Mock(time_limit=3))
+    monkeypatch.setattr("clop.rl.envs.procgen.spec", lambda _: EnvSpec((64, 64, 3), 15, time_limit=3))
     results = {
-        name: evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(protocol=name))
+        name: evaluate(fixed_agent(), LevelSet("bigfish"), EvalConfig(protocol=name))
         for name in ("peer-clop-v1", "peer-openai-v1", "peer-idaac-v1")
     }
     clop = results["peer-clop-v1"]  # env 0 in steps 1, 2 and 3, env 1 in step 2, env 2 in step 3
@@ -162,7 +165,7 @@ def test_the_peers_count_as_their_code_does(fake_games, monkeypatch):
 def test_the_peers_have_their_own_numbers():
     with pytest.raises(UsageError, match="peer-clop-v1 has its own number of episodes"):
         EvalConfig(protocol="peer-clop-v1", episodes=10)
-    assert module.PEERS == {
+    assert PEERS == {
         "peer-clop-v1": (256, 1000, "first"),
         "peer-openai-v1": (64, 100, "last"),
         "peer-idaac-v1": (1, 10, "quota"),
@@ -177,7 +180,7 @@ def test_by_default_64_envs_play_as_many_episodes_each_as_make_1000():
 
 def test_rewards_of_unfinished_episodes_are_not_counted(fake_games):
     """Envs 0 and 1 earn on while env 2 plays; the authors' code had such rewards in the sum."""
-    result = evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(episodes=3, num_envs=3))
+    result = evaluate(fixed_agent(), LevelSet("bigfish"), EvalConfig(episodes=3, num_envs=3))
     assert result.rows.returns.tolist() == [1, 2, 3]
     assert result.rows.lengths.tolist() == [1, 2, 3]
     assert result.rows.completed.tolist() == [True, False, True]
@@ -186,7 +189,7 @@ def test_rewards_of_unfinished_episodes_are_not_counted(fake_games):
 
 def test_an_env_that_has_its_quota_steps_on_unseen_by_the_network(fake_games):
     agent = fixed_agent()
-    evaluate(agent, TrainLevels("bigfish"), EvalConfig(episodes=3, num_envs=3))
+    evaluate(agent, LevelSet("bigfish"), EvalConfig(episodes=3, num_envs=3))
     assert agent.method.batches == [[0, 1, 2], [1, 2], [2]]
     assert [actions.tolist() for actions in fake_games[0].actions] == [[7, 7, 7], [4, 7, 7], [4, 4, 7]]
     assert set(agent.method.stages) == {"eval"}
@@ -195,22 +198,22 @@ def test_an_env_that_has_its_quota_steps_on_unseen_by_the_network(fake_games):
 def test_a_network_that_mixes_frames_looks_at_all_envs_to_the_end(fake_games):
     """Fails when the longest episodes are normalised by fewer and fewer frames."""
     method = Fixed(ALWAYS_7)
-    agent = Agent(network_agent(BatchNorm(statistics="batch")).model, method, context())
-    evaluate(agent, TrainLevels("bigfish"), EvalConfig(episodes=3, num_envs=3))
+    agent = Agent(network_agent(BatchNorm(statistics="batch")).model, method, context(), SPEC)
+    evaluate(agent, LevelSet("bigfish"), EvalConfig(episodes=3, num_envs=3))
     assert method.batches == [[0, 1, 2]] * 3
-    evaluate(network_agent(BatchNorm()), TrainLevels("bigfish"), EvalConfig(episodes=2, num_envs=2))  # does not mix
+    evaluate(network_agent(BatchNorm()), LevelSet("bigfish"), EvalConfig(episodes=2, num_envs=2))  # does not mix
 
 
 @pytest.mark.parametrize("settings", [{"protocol": "strict-v1"}, {"protocol": "peer-idaac-v1"}, {"episodes": 1}])
 def test_a_network_that_mixes_frames_is_not_left_with_one(fake_games, settings):
     with pytest.raises(UsageError, match="needs many games to the end"):
-        evaluate(network_agent(BatchNorm(statistics="batch")), TrainLevels("bigfish"), EvalConfig(**settings))
+        evaluate(network_agent(BatchNorm(statistics="batch")), LevelSet("bigfish"), EvalConfig(**settings))
 
 
 def test_progress_counts_exactly_the_episodes_of_the_score(fake_games):
     config, stream = EvalConfig(episodes=10, num_envs=4), io.StringIO()
     with Progress("evaluate", config.total, "episodes", stream=stream) as progress:
-        evaluate(fixed_agent(), TrainLevels("bigfish"), config, progress=progress)
+        evaluate(fixed_agent(), LevelSet("bigfish"), config, progress=progress)
     assert progress.done == progress.total == 12
 
 
@@ -218,7 +221,7 @@ def test_progress_counts_exactly_the_episodes_of_the_score(fake_games):
 
 
 def test_the_numbers_of_a_score_follow_from_its_rows(fake_games):
-    result = evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(episodes=3, num_envs=3, seed=7))
+    result = evaluate(fixed_agent(), LevelSet("bigfish"), EvalConfig(episodes=3, num_envs=3, seed=7))
     assert result.mean == 2
     assert result.standard_error == pytest.approx(1 / math.sqrt(3))
     assert result.normalised_mean == pytest.approx((2 - 1) / (40 - 1))
@@ -232,7 +235,7 @@ def test_the_numbers_of_a_score_follow_from_its_rows(fake_games):
 
 
 def test_a_single_episode_has_no_standard_error_and_still_is_json(fake_games):
-    result = evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(episodes=1))
+    result = evaluate(fixed_agent(), LevelSet("bigfish"), EvalConfig(episodes=1))
     assert math.isnan(result.standard_error)
     assert json.loads(json.dumps(result.summary(), allow_nan=False))["standard_error"] is None
 
@@ -241,8 +244,8 @@ def test_greedy_takes_the_most_probable_action_and_stands_in_the_name(fake_games
     """Action 7 has 0.99 of the probability: greedy returns are full, sampled ones are not in 100 episodes."""
     logits = [math.log(0.99 if action == 7 else 0.01 / 14) for action in range(15)]
     config = EvalConfig(episodes=100, num_envs=20)
-    sampled = evaluate(fixed_agent(logits), TrainLevels("bigfish"), config)
-    greedy = evaluate(fixed_agent(logits), TrainLevels("bigfish"), replace(config, greedy=True))
+    sampled = evaluate(fixed_agent(logits), LevelSet("bigfish"), config)
+    greedy = evaluate(fixed_agent(logits), LevelSet("bigfish"), replace(config, greedy=True))
     assert (greedy.protocol, sampled.protocol) == ("clop-v1-greedy", "clop-v1")
     assert greedy.mean == 10.5
     assert (greedy.rows.returns == greedy.rows.lengths).all()
@@ -253,17 +256,17 @@ def test_the_same_seed_gives_the_same_rows_and_another_seed_others(fake_games):
     config = EvalConfig(episodes=40, num_envs=8)
 
     def rows(seed):
-        return evaluate(fixed_agent([0.0] * 15), TrainLevels("bigfish"), replace(config, seed=seed)).csv()
+        return evaluate(fixed_agent([0.0] * 15), LevelSet("bigfish"), replace(config, seed=seed)).csv()
 
     assert rows(1) == rows(1) != rows(2)
-    assert fake_games[0].rand_seed == fake_games[1].rand_seed != fake_games[2].rand_seed
+    assert fake_games[0].seed == fake_games[1].seed != fake_games[2].seed
 
 
 # ---- which levels ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("mode", "levels", "expected", "text"),
+    ("mode", "split", "expected", "text"),
     [
         ("easy", "train", (30, 200), "levels 30 to 229"),
         ("easy", "test", (0, 0), "all levels"),
@@ -271,43 +274,45 @@ def test_the_same_seed_gives_the_same_rows_and_another_seed_others(fake_games):
         ("hard", "test", (500, 1000), "levels 500 to 1499"),
     ],
 )
-def test_levels_are_those_of_the_paper(fake_games, mode, levels, expected, text):
-    trained = TrainLevels("bigfish", mode, start_level=30, num_levels=200)
-    result = evaluate(fixed_agent(), trained, EvalConfig(levels=levels, episodes=1))
-    assert (fake_games[0].start_level, fake_games[0].num_levels) == expected
-    assert fake_games[0].mode == mode
-    assert (result.levels, result.level_text) == (levels, text)
+def test_levels_are_those_of_the_paper(fake_games, mode, split, expected, text):
+    trained = LevelSet("bigfish", mode, start_level=30, num_levels=200)
+    result = evaluate(fixed_agent(), trained, EvalConfig(split=split, episodes=1))
+    opened = fake_games[0].opened
+    assert (opened.start_level, opened.num_levels) == expected
+    assert opened.distribution_mode == result.distribution_mode == mode
+    assert (result.split, result.level_text) == (split, text)
 
 
 def test_seen_and_unseen_levels_are_drawn_with_different_seeds(fake_games):
-    for levels in ("train", "test"):
-        evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(levels=levels, episodes=1))
-    assert fake_games[0].rand_seed != fake_games[1].rand_seed
+    for split in ("train", "test"):
+        evaluate(fixed_agent(), LevelSet("bigfish"), EvalConfig(split=split, episodes=1))
+    assert fake_games[0].seed != fake_games[1].seed
 
 
 @pytest.mark.parametrize(("start", "number", "overlaps"), [(0, 500, False), (0, 501, True), (1499, 1, True)])
 def test_hard_test_levels_that_were_trained_on_are_refused(start, number, overlaps):
-    trained = TrainLevels("bigfish", "hard", start, number)
+    trained = LevelSet("bigfish", "hard", start, number)
     if not overlaps:
-        assert trained.level_range("test") == (500, 1000)
+        assert trained.split("test") == LevelSet("bigfish", "hard", 500, 1000)
     else:
         with pytest.raises(UsageError, match="levels 500 to 1499, and training has levels"):
-            trained.level_range("test")
+            trained.split("test")
 
 
 def test_an_agent_trained_on_all_levels_is_not_tested_on_some_of_them_as_if_unseen():
     """Fails when hard mode says 500 to 1499 whatever the agent has seen."""
-    assert TrainLevels("bigfish", "hard", 0, 0).level_range("test") == (0, 0)
+    trained = LevelSet("bigfish", "hard", 0, 0)
+    assert trained.split("test") == trained
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"protocol": "clop-v2"}, "unknown protocol 'clop-v2'; did you mean 'clop-v1'"),
-        ({"levels": "tset"}, "unknown levels 'tset'; did you mean 'test'"),
+        ({"split": "tset"}, "unknown split 'tset'; did you mean 'test'"),
         ({"episodes": 0}, "at least 1, got 0"),
         ({"protocol": "strict-v1", "episodes": 20}, "plays 1000 levels once each, got episodes=20"),
-        ({"protocol": "strict-v1", "levels": "train"}, "use the protocol clop-v1"),
+        ({"protocol": "strict-v1", "split": "train"}, "use the protocol clop-v1"),
     ],
 )
 def test_settings_without_sense_are_refused(settings, message):
@@ -317,12 +322,12 @@ def test_settings_without_sense_are_refused(settings, message):
 
 def test_a_negative_seed_is_refused(fake_games):
     with pytest.raises(UsageError, match=r"seed must be at least 0 .*, got -1"):
-        evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(seed=-1))
+        evaluate(fixed_agent(), LevelSet("bigfish"), EvalConfig(seed=-1))
 
 
 def test_an_agent_trained_on_all_levels_has_no_strict_list():
     with pytest.raises(UsageError, match="has no unseen ones"):
-        held_out_levels(TrainLevels("bigfish", num_levels=0))
+        held_out_levels(LevelSet("bigfish", num_levels=0))
 
 
 # ---- the agent is left as it was -------------------------------------------------------------------------------------
@@ -331,14 +336,14 @@ def test_an_agent_trained_on_all_levels_has_no_strict_list():
 def test_modes_and_randomness_of_training_are_given_back(fake_games):
     """Also of a part that was frozen, and when the games fail. Batch norm must learn nothing from test frames."""
     agent = network_agent(BatchNorm(), Clop())
-    agent.model.trunk.block1.eval()
+    agent.model.encoder.block1.eval()
     before = [part.training for part in agent.model.modules()]
     weights = {name: tensor.clone() for name, tensor in agent.model.state_dict().items()}
     noise = agent.ctx.generator.get_state()
     seen = []
     agent.model.register_forward_hook(lambda *_: seen.append(any(part.training for part in agent.model.modules())))
 
-    evaluate(agent, TrainLevels("coinrun"), EvalConfig(episodes=2))
+    evaluate(agent, LevelSet("coinrun"), EvalConfig(episodes=2))
     with pytest.raises(ZeroDivisionError), agent.playing(0):
         raise ZeroDivisionError
 
@@ -354,17 +359,17 @@ def test_a_method_that_draws_while_it_acts_is_honoured_and_repeats_with_the_seed
     """As Monte-Carlo evaluation does. Training draws from the same generator and must not notice."""
 
     class Noisy(Method):
-        def act(self, model, obs, stage, ctx):
+        def act(self, obs, stage, ctx):
             logits = 5 * torch.randn((len(obs), 15), generator=ctx.generator)
             return Output(logits, torch.zeros(len(obs)))
 
-    agent = Agent(torch.nn.Identity(), Noisy(), context())
+    agent = Agent(torch.nn.Identity(), Noisy(), context(), SPEC)
     config = EvalConfig(episodes=30, num_envs=10, greedy=True)
-    first = evaluate(agent, TrainLevels("bigfish"), config).csv()
+    first = evaluate(agent, LevelSet("bigfish"), config).csv()
     expected = torch.Generator().manual_seed(5)
     assert torch.equal(torch.rand(3, generator=agent.ctx.generator), torch.rand(3, generator=expected))
-    assert evaluate(agent, TrainLevels("bigfish"), config).csv() == first
-    assert evaluate(agent, TrainLevels("bigfish"), replace(config, seed=1)).csv() != first
+    assert evaluate(agent, LevelSet("bigfish"), config).csv() == first
+    assert evaluate(agent, LevelSet("bigfish"), replace(config, seed=1)).csv() != first
 
 
 # ---- real games ------------------------------------------------------------------------------------------------------
@@ -373,8 +378,8 @@ def test_a_method_that_draws_while_it_acts_is_honoured_and_repeats_with_the_seed
 @needs_games
 def test_real_games_repeat_with_the_seed_and_clop_is_off():
     """Two agents with the same weights, one with CLOP: the same episodes, since the layer is off in evaluation."""
-    config = EvalConfig(levels="train", episodes=4, num_envs=4)
-    trained = TrainLevels("dodgeball", num_levels=5)
+    config = EvalConfig(split="train", episodes=4, num_envs=4)
+    trained = LevelSet("dodgeball", num_levels=5)
     with_clop = evaluate(network_agent(Clop(alpha=1.0)), trained, config)
     assert evaluate(network_agent(Clop(alpha=1.0)), trained, config).csv() == with_clop.csv()
     assert evaluate(network_agent(), trained, config).csv() == with_clop.csv()
@@ -385,26 +390,26 @@ def test_real_games_repeat_with_the_seed_and_clop_is_off():
 @needs_games
 def test_no_level_of_the_strict_list_begins_like_a_training_level_or_another():
     """In ninja, some of the first 120 candidates begin like one of 200 training levels: a naive list has them."""
-    trained, count = TrainLevels("ninja"), 120
+    trained, count = LevelSet("ninja"), 120
 
     def first_frames(levels):
         for level in levels:
-            with VectorGames("ninja", 1, start_level=level, num_levels=1, rand_seed=1) as games:
+            with trained.single(level).open(1, seed=1) as games:
                 yield games.observe().obs.tobytes()
 
     chosen = held_out_levels(trained, count)
     seen, ours = set(first_frames(range(200))), list(first_frames(chosen))
     assert len(chosen) == len(set(chosen)) == len(set(ours)) == count
     assert not seen & set(ours)
-    assert chosen == held_out_levels(TrainLevels("ninja"), count)
+    assert chosen == held_out_levels(LevelSet("ninja"), count)
     naive = range(chosen[0], chosen[0] + count)
     assert seen & set(first_frames(naive))
 
 
 @needs_games
 def test_the_strict_list_of_coinrun_has_a_thousand_distinct_levels():
-    chosen = held_out_levels(TrainLevels("coinrun"))
-    assert len(set(chosen)) == module.STRICT_LEVELS == 1000
+    chosen = held_out_levels(LevelSet("coinrun"))
+    assert len(set(chosen)) == STRICT_LEVELS == 1000
     assert list(chosen) == sorted(chosen)
     assert chosen[-1] - chosen[0] > 1000
 
@@ -412,16 +417,16 @@ def test_the_strict_list_of_coinrun_has_a_thousand_distinct_levels():
 def test_too_few_levels_with_a_first_frame_of_their_own_are_told(fake_games):
     """The fake games all begin alike."""
     with pytest.raises(UsageError, match="only 0 of 50 unseen levels of bigfish begin with a frame of their own"):
-        held_out_levels(TrainLevels("bigfish"), 5)
+        held_out_levels(LevelSet("bigfish"), 5)
 
 
 def test_strict_plays_its_list_and_says_so(monkeypatch, fake_games):
     monkeypatch.setattr(module, "held_out_levels", lambda trained, backend: tuple(range(900, 1900)))
-    result = evaluate(fixed_agent(), TrainLevels("bigfish"), EvalConfig(protocol="strict-v1", num_envs=300))
+    result = evaluate(fixed_agent(), LevelSet("bigfish"), EvalConfig(protocol="strict-v1", num_envs=300))
     assert result.episodes == 1000
     assert result.protocol == "strict-v1"
     assert result.mean == 1
-    assert [games.start_level for games in fake_games] == list(range(900, 1900))
+    assert [games.opened.start_level for games in fake_games] == list(range(900, 1900))
     assert result.level_text == "1000 levels from 900 on with first frames unlike those of levels 0 to 199"
     assert all(games.closed for games in fake_games)
 
@@ -429,7 +434,7 @@ def test_strict_plays_its_list_and_says_so(monkeypatch, fake_games):
 @needs_games
 def test_each_level_of_a_list_is_played_once_as_if_it_were_alone():
     """Frames decide the actions here, so a frame handed to the wrong level would show in its episode."""
-    trained, levels = TrainLevels("leaper"), [1_000_000_007, 3, 1_000_000_001, 77]
+    trained, levels = LevelSet("leaper"), [1_000_000_007, 3, 1_000_000_001, 77]
 
     def act(obs):
         return obs.flatten(1).sum(1, dtype=torch.int64) % 15

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from clop.errors import UsageError
-from clop.rl.games import GAMES, MODES, find_game, normalised_return, return_range
+from clop.rl.games import DISTRIBUTION_MODES, GAMES, find_game, normalised_return, return_range
 
 
 def test_the_sixteen_games_are_there_in_alphabetical_order():
@@ -10,7 +10,7 @@ def test_the_sixteen_games_are_there_in_alphabetical_order():
     assert list(GAMES) == sorted(GAMES)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", DISTRIBUTION_MODES)
 @pytest.mark.parametrize("game", GAMES)
 def test_the_ends_of_the_range_become_0_and_1(game, mode):
     low, high = return_range(game, mode)
@@ -65,11 +65,11 @@ def test_the_best_augmentations_are_those_of_the_drac_paper():
     assert other_than_crop == {
         "bossfight": "flip",
         "caveflyer": "rotate",
-        "climber": "color-jitter",
-        "coinrun": "random-conv",
-        "jumper": "random-conv",
-        "miner": "color-jitter",
-        "ninja": "color-jitter",
+        "climber": "color_jitter",
+        "coinrun": "random_conv",
+        "jumper": "random_conv",
+        "miner": "color_jitter",
+        "ninja": "color_jitter",
     }
 
 
@@ -120,7 +120,7 @@ def test_the_papers_returns_become_the_papers_normalised_scores():
 def test_a_misspelt_name_is_answered_with_the_right_one():
     with pytest.raises(UsageError, match=r"unknown game 'bigfsh'; did you mean 'bigfish'\?"):
         find_game("bigfsh")
-    with pytest.raises(UsageError, match=r"unknown mode 'esy'; did you mean 'easy'\?"):
+    with pytest.raises(UsageError, match=r"unknown distribution_mode 'esy'; did you mean 'easy'\?"):
         return_range("bigfish", "esy")
     with pytest.raises(UsageError, match=r"unknown ranges 'papr'; did you mean 'paper'\?"):
         return_range("bigfish", ranges="papr")

@@ -9,15 +9,24 @@ from scipy import stats
 from torch import nn
 
 from clop import CLOP
-from clop.rl.games import NUM_ACTIONS
-from clop.rl.network import SLOTS, Network, NetworkConfig, Output, Residual, Trunk, _Post, as_input
+from clop.rl.encoders.base import Builder, Encoder, Residual
+from clop.rl.envs.spec import EnvSpec
+from clop.rl.network import Network, Output, as_input, slots_of
+from clop.rl.settings import NetworkConfig
 
 TOPOLOGIES = ("shared", "split", "decoupled")
+SPEC = EnvSpec((64, 64, 3), 15)
 
 
-def make(slots=None, conv_post=(), *, seed=0, **config):
+def make(layers=None, after_convolutions=(), *, seed=0, **config):
+    """A network with these layers in its slots."""
     torch.manual_seed(seed)
-    return Network(NetworkConfig(**config), slots, conv_post)
+    network = NetworkConfig(**config)
+    slots = slots_of(network.encoder)
+    for name, layer in (layers or {}).items():
+        slots.put(name, lambda site, layer=layer: layer)
+    slots.after_convolutions.extend(after_convolutions)
+    return Network(network, SPEC, slots)
 
 
 def frames(count, seed=0):
@@ -64,12 +73,12 @@ def test_parameter_counts_are_those_of_the_published_agents(config, parameters):
     assert count(make(**config)) == parameters
 
 
-def test_the_trunk_alone_has_its_published_size():
-    assert count(make().trunk) == 97_600
+def test_the_encoder_alone_has_its_published_size():
+    assert count(make().encoder) == 97_600
 
 
 def test_the_decoupled_networks_have_the_sizes_of_daac():
-    groups = make({"adv_head": nn.Linear(256 + NUM_ACTIONS, 1)}, topology="decoupled").groups()
+    groups = make({"adv_head": nn.Linear(256 + SPEC.num_actions, 1)}, topology="decoupled").groups()
     assert {name: sum(p.numel() for p in group) for name, group in groups.items()} == {
         "policy": 626_271,
         "value": 622_401,
@@ -77,10 +86,10 @@ def test_the_decoupled_networks_have_the_sizes_of_daac():
     }
 
 
-@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("width", [0.5, 1, 2, 4])
 def test_a_width_multiplies_the_channels_of_the_map_and_nothing_else(width):
     network = make(width=width)
-    assert network.trunk(as_input(frames(2))).shape == (2, 32 * width, 8, 8)
+    assert network.encoder(as_input(frames(2))).shape == (2, 32 * width, 8, 8)
     assert network(frames(2)).features.shape == (2, 256)
 
 
@@ -130,7 +139,7 @@ def reference(network, obs):
         return F.conv2d(x, weights[f"{name}.weight"], weights[f"{name}.bias"], padding=1)
 
     x = obs.permute(0, 3, 1, 2) / 255
-    for block in ("trunk.block1", "trunk.block2", "trunk.block3"):
+    for block in ("encoder.block1", "encoder.block2", "encoder.block3"):
         x = F.max_pool2d(conv(x, f"{block}.0"), 3, 2, 1)
         for pair in (2, 3):
             x = x + conv(conv(x.relu(), f"{block}.{pair}.conv1").relu(), f"{block}.{pair}.conv2")
@@ -152,7 +161,7 @@ def test_the_whole_is_the_network_of_the_papers():
 
 def residual(**settings):
     torch.manual_seed(0)
-    return Residual("r", 4, 5, _Post(NetworkConfig(**settings), ()))
+    return Residual("r", Builder(NetworkConfig(**settings), 15, torch.Generator()), (4, 5, 5))
 
 
 def test_a_residual_adds_its_untouched_input():
@@ -239,7 +248,7 @@ def test_the_dense_layer_can_start_orthogonal_with_gain_root_two():
 
 def test_the_two_dense_layers_of_a_split_network_start_apart():
     network = make(topology="split")
-    assert not torch.equal(network.neck.dense.weight, network.value_neck.dense.weight)
+    assert not torch.equal(network.neck.dense.weight, network.critic_neck.dense.weight)
 
 
 # ---- batch norm ----------------------------------------------------------------------------------------------------
@@ -251,7 +260,7 @@ def test_batch_norm_follows_the_convolutions_it_should(norm, places):
     norms = [name for name, module in network.named_modules() if isinstance(module, nn.BatchNorm2d)]
     assert len(norms) == places
     if norm == "block":  # right after the block's first convolution, before its pool
-        assert norms == [f"trunk.block{k}.0.1" for k in (1, 2, 3)]
+        assert norms == [f"encoder.block{k}.0.1" for k in (1, 2, 3)]
 
 
 # ---- slots ---------------------------------------------------------------------------------------------------------
@@ -261,7 +270,7 @@ MAPS = {
     "block1": (2, 16, 32, 32),
     "block2": (2, 32, 16, 16),
     "block3": (2, 32, 8, 8),
-    "trunk_out": (2, 32, 8, 8),
+    "encoder_out": (2, 32, 8, 8),
     "actor_in": (2, 32, 8, 8),
     "critic_in": (2, 32, 8, 8),
 }
@@ -274,11 +283,21 @@ def test_each_slot_sees_the_map_it_is_named_after_once(topology):
     assert log == list(MAPS.items())
 
 
-def test_in_a_decoupled_network_the_value_trunk_has_no_slots():
-    """CLOP after a block of the policy's trunk must not reach the critic's."""
+def test_in_a_decoupled_network_slots_of_the_policys_encoder_do_not_reach_the_critics():
+    """CLOP after a block of the policy's encoder must not reach the critic's."""
     log = []
     make({name: Watch(name, log) for name in MAPS}, topology="decoupled")(frames(2))
     assert log == list(MAPS.items())
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_the_critics_own_encoder_has_the_same_slots_where_there_is_one(topology):
+    """After the policy's pass and before ``critic_in``; elsewhere they are no part of the network."""
+    log = []
+    own = {f"critic.{name}": shape for name, shape in MAPS.items() if name not in ("actor_in", "critic_in")}
+    make({name: Watch(name, log) for name in [*own, "actor_in", "critic_in"]}, topology=topology)(frames(2))
+    middle = list(own.items()) if topology == "decoupled" else []
+    assert log == [("actor_in", MAPS["actor_in"]), *middle, ("critic_in", MAPS["critic_in"])]
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
@@ -286,7 +305,7 @@ def test_in_a_decoupled_network_the_value_trunk_has_no_slots():
     ("slot", "moves"),
     [
         ("block1", {"shared": (True, True), "split": (True, True), "decoupled": (True, False)}),
-        ("trunk_out", {"shared": (True, True), "split": (True, True), "decoupled": (True, False)}),
+        ("encoder_out", {"shared": (True, True), "split": (True, True), "decoupled": (True, False)}),
         ("actor_in", dict.fromkeys(TOPOLOGIES, (True, False))),
         ("critic_in", dict.fromkeys(TOPOLOGIES, (False, True))),
     ],
@@ -340,31 +359,39 @@ def test_the_advantage_head_reads_features_and_the_stored_action():
 def test_no_other_slot_is_accepted():
     with pytest.raises(AssertionError, match="actor_out"):
         make({"actor_out": nn.Identity()})
-    assert set(MAPS) | {"neck", "adv_head"} == set(SLOTS)
+    inside = {"input", "block1", "block2", "block3", "encoder_out"}
+    own = {f"critic.{name}" for name in inside}
+    assert set(slots_of("impala").known) == set(MAPS) | {"neck", "adv_head"} | own
 
 
 def test_what_follows_a_convolution_is_asked_for_once_for_each_of_the_fifteen():
     asked = []
-    make(conv_post=[lambda *place: asked.append(place)])
+
+    def ask(name, site):
+        asked.append((name, site.shape))
+        return nn.Identity()
+
+    make(after_convolutions=[ask])
     expected = []
     for block, channels, size in (("block1", 16, 64), ("block2", 32, 32), ("block3", 32, 16)):
-        expected.append((f"{block}.conv", channels, size))
+        expected.append((f"{block}.conv", (channels, size, size)))
         for pair in ("residual1", "residual2"):
-            expected += [(f"{block}.{pair}.{conv}", channels, size // 2) for conv in ("conv1", "conv2")]
+            names = (f"{block}.{pair}.{conv}" for conv in ("conv1", "conv2"))
+            expected += [(name, (channels, size // 2, size // 2)) for name in names]
     assert asked == expected
 
 
 def test_what_follows_a_convolution_sees_its_output_before_the_pool():
     log = []
-    make(conv_post=[lambda name, channels, size: Watch((name, channels, size), log)])(frames(2))
+    make(after_convolutions=[lambda name, site: Watch(site.shape, log)])(frames(2))
     assert len(log) == 15
-    for (_, channels, size), shape in log:
-        assert shape == (2, channels, size, size)
+    for declared, shape in log:
+        assert shape == (2, *declared)
 
 
 def test_modules_after_convolutions_come_in_order_and_after_the_norm():
-    network = make(norm="block", conv_post=[lambda *_: Plus(), lambda *_: nn.Identity()])
-    assert [type(m) for m in network.trunk.block1[0]] == [nn.Conv2d, nn.BatchNorm2d, Plus, nn.Identity]
+    network = make(norm="block", after_convolutions=[lambda *_: Plus(), lambda *_: nn.Identity()])
+    assert [type(m) for m in network.encoder.block1[0]] == [nn.Conv2d, nn.BatchNorm2d, Plus, nn.Identity]
 
 
 # ---- CLOP in the network -------------------------------------------------------------------------------------------
@@ -414,10 +441,10 @@ def test_no_gradient_crosses_between_decoupled_networks(asked, other):
 def test_a_decoupled_network_computes_only_the_half_it_is_asked_for(asked):
     network, ran = make(topology="decoupled"), []
     for name, module in network.named_modules():
-        if isinstance(module, Trunk):
+        if isinstance(module, Encoder):
             module.register_forward_hook(lambda *_, name=name: ran.append(name))
     network(frames(1), policy=asked == "policy", value=asked == "value")
-    assert ran == ["trunk" if asked == "policy" else "value_trunk"]
+    assert ran == ["encoder" if asked == "policy" else "critic_encoder"]
 
 
 @pytest.mark.parametrize("topology", ["shared", "split"])

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from clop.rl import rollout
-from clop.rl.envs.vector import Episodes, Frames, Step
+from clop.rl.envs.spec import Episodes, Frames, Step
 from clop.rl.methods import compose
 from clop.rl.methods.clop import Clop
 
@@ -48,7 +48,7 @@ class StripeGames:
 
 def final_return(make_learner, iterations, seed=0, **settings):
     """Mean return over the last quarter of training."""
-    ppo = {"num_envs": 32, "num_steps": 2, "epochs": 3, "minibatches": 2, "learning_rate": 3e-3} | settings
+    ppo = {"num_envs": 32, "num_steps": 2, "update_epochs": 3, "num_minibatches": 2, "learning_rate": 3e-3} | settings
     learner = make_learner(games=StripeGames(32, seed), seed=seed, **ppo)
     with torch.no_grad():
         learner.model.value_head.weight.zero_()  # what a frozen critic then knows is nothing
@@ -66,7 +66,7 @@ def test_the_learner_solves_a_task_with_a_delayed_reward(make_learner, seed):
 
 @pytest.mark.slow
 def test_the_learner_solves_it_with_the_real_network_and_clop(make_learner):
-    settings = {"learning_rate": 1e-3, "epochs": 2, "method": compose({"clop": Clop(alpha=0.3)})}
+    settings = {"learning_rate": 1e-3, "update_epochs": 2, "method": compose({"clop": Clop(alpha=0.3)})}
     assert final_return(make_learner, 20, **settings) > SOLVED
 
 
@@ -93,7 +93,7 @@ def no_discounted_future(monkeypatch):
 
 
 def frozen_critic(monkeypatch):
-    return {"value_coef": 0.0}
+    return {"vf_coef": 0.0}
 
 
 @pytest.mark.parametrize("mistake", [wrong_sign, no_bootstrap, no_discounted_future, frozen_critic])

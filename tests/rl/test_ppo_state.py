@@ -5,14 +5,15 @@ import io
 import pytest
 import torch
 
-from clop.rl.envs.vector import VectorGames, installed_backends
+from clop.rl.envs.backends import installed_backends
+from clop.rl.envs.levels import LevelSet
 from clop.rl.methods import compose
 from clop.rl.methods.base import Compose, Method
 from clop.rl.methods.batch_norm import BatchNorm
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.dropout import Dropout
-from clop.rl.network import NetworkConfig
+from clop.rl.settings import NetworkConfig
 
 AUTHORS = NetworkConfig(topology="split", norm="block")
 
@@ -39,7 +40,7 @@ class Counting(Method):
     def begin_iteration(self, ctx):
         self.count += 1
 
-    def batch(self, batch, ctx):
+    def transform(self, batch, ctx):
         noise = torch.rand(len(batch), generator=ctx.generator)
         return batch.replace(returns=batch.returns + self.count * noise)
 
@@ -70,7 +71,7 @@ def saved(learner):
     ids=["ppo", "clop", "dropout+batch_norm", "counting", "daac"],
 )
 def test_a_resumed_learner_goes_on_bit_for_bit(make_learner, noise_games, assert_same_learners, methods, settings):
-    settings = {"total_steps": 80, "minibatches": 2} | settings
+    settings = {"total_timesteps": 80, "num_minibatches": 2} | settings
     straight = make_learner(methods(), noise_games(4), **settings)
     straight.iterate()
     state = saved(straight)
@@ -87,12 +88,12 @@ def test_a_resumed_learner_goes_on_bit_for_bit(make_learner, noise_games, assert
 @pytest.mark.skipif("procgen-mirror" not in installed_backends(), reason="procgen-mirror is not installed")
 def test_a_learner_resumes_inside_real_games(make_learner, assert_same_learners):
     settings = {"num_envs": 2, "num_steps": 8}
-    with VectorGames("leaper", 2, num_levels=5, rand_seed=0) as games:
+    with LevelSet("leaper", num_levels=5).open(2, seed=0) as games:
         straight = make_learner(compose({"clop": Clop()}), games, **settings)
         straight.iterate()
         state = saved(straight)
         straight.iterate()
-        with VectorGames("leaper", 2, num_levels=5, rand_seed=7) as other:
+        with LevelSet("leaper", num_levels=5).open(2, seed=7) as other:
             resumed = make_learner(compose({"clop": Clop()}), other, seed=5, **settings)
             resumed.load(state)
             resumed.iterate()
@@ -101,16 +102,16 @@ def test_a_learner_resumes_inside_real_games(make_learner, assert_same_learners)
 
 def test_a_learner_with_a_part_of_the_state_missing_would_differ(make_learner, noise_games, vector):
     """The control: each generator, the normaliser and the optimiser matter."""
-    straight = make_learner(compose({"dropout": Dropout()}), noise_games(4), minibatches=2)
+    straight = make_learner(compose({"dropout": Dropout()}), noise_games(4), num_minibatches=2)
     straight.iterate()
-    for part in ("noise", "dice", "shuffle", "rewards", "optimisers"):
-        resumed = make_learner(compose({"dropout": Dropout()}), noise_games(4), seed=99, minibatches=2)
+    for part in ("method_rng", "action_rng", "shuffle_rng", "rewards", "optimisers"):
+        resumed = make_learner(compose({"dropout": Dropout()}), noise_games(4), seed=99, num_minibatches=2)
         fresh, state = saved(resumed), saved(straight)
         if part in state:
             state[part] = fresh[part]
         else:
             state["generators"][part] = fresh["generators"][part]
-        whole = make_learner(compose({"dropout": Dropout()}), noise_games(4), minibatches=2)
+        whole = make_learner(compose({"dropout": Dropout()}), noise_games(4), num_minibatches=2)
         whole.load(saved(straight))
         resumed.load(state)
         resumed.iterate(), whole.iterate()

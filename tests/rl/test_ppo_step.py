@@ -9,7 +9,7 @@ from clop.distributed import Workers
 from clop.rl import ppo
 from clop.rl.losses import clipped_value_loss
 from clop.rl.methods import compose
-from clop.rl.methods.base import Method, Phase
+from clop.rl.methods.base import Method, Phase, View
 from clop.rl.methods.clop import Clop
 
 
@@ -26,7 +26,7 @@ def test_on_the_first_minibatch_the_policy_is_still_the_one_that_acted(make_lear
 
 def test_after_a_step_it_is_another(make_learner, sharpen, watching):
     """The control of the test above: the second epoch's ratios are not 1."""
-    metrics, _ = sharpen(make_learner(watching, epochs=2)).iterate()
+    metrics, _ = sharpen(make_learner(watching, update_epochs=2)).iterate()
     assert metrics["approx_kl"] > 1e-6
 
 
@@ -51,7 +51,7 @@ def fill(learner, seed=0):
 
 
 def step(learner, index=None, **coefficients):
-    phase = Phase("ppo", "all", 1, 1, **({"policy": 1.0, "value": 0.5, "entropy": 0.01} | coefficients))
+    phase = Phase("ppo", "all", 1, 1, **({"policy_coef": 1.0, "vf_coef": 0.5, "ent_coef": 0.01} | coefficients))
     return learner._step(torch.arange(len(learner.rollout)) if index is None else index, phase, learner.context())
 
 
@@ -67,7 +67,8 @@ def test_gradients_over_micro_batches_equal_those_of_the_whole_minibatch(make_le
 
 def test_added_gradients_are_as_many_times_larger_as_there_are_micro_batches(make_learner):
     mean, added = (
-        fill(make_learner(micro_batch=4, accumulate=how, max_grad_norm=1e9, minibatches=1)) for how in ("mean", "sum")
+        fill(make_learner(micro_batch=4, accumulate=how, max_grad_norm=1e9, num_minibatches=1))
+        for how in ("mean", "sum")
     )
     step(mean), step(added)
     torch.testing.assert_close(gradient(added), 4 * gradient(mean), atol=1e-6, rtol=1e-4)
@@ -106,7 +107,7 @@ def test_advantages_can_be_normalised_over_each_micro_batch_alone(make_learner, 
 
 
 def test_advantages_can_be_normalised_over_the_rollout(make_learner, watching):
-    learner = fill(make_learner(watching, small=True, minibatches=4, advantage_norm="batch"))
+    learner = fill(make_learner(watching, small=True, num_minibatches=4, advantage_norm="batch"))
     raw = learner.rollout.advantages.clone()
     learner.update()
     normalised = (raw - raw.mean()) / (raw.std(correction=0) + 1e-8)
@@ -127,7 +128,7 @@ def test_returns_are_made_of_raw_advantages(make_learner, watching):
 def test_the_loss_is_the_sum_of_its_terms_with_their_coefficients(make_learner):
     """Policy + 0.5 value - 0.01 entropy; a wrong sign of the entropy moves the loss by 0.054."""
     learner = fill(make_learner(small=True))
-    batch = learner.rollout.minibatch(torch.arange(16))
+    batch = learner.rollout.batch(torch.arange(16))
     loss, logs = learner._loss(batch, Phase("ppo", "all", 1, 1, 1.0, 0.5, 0.01), learner.context())
     # The small network starts with equal logits and values of zero.
     assert logs["policy_loss"].item() == pytest.approx(-batch.advantages.mean().item(), rel=1e-5)
@@ -156,15 +157,15 @@ def test_the_explained_variance_is_that_of_returns_by_values(make_learner, facto
 
 def test_views_are_averaged_with_their_weights_and_penalties_added(make_learner):
     class Twice(Method):
-        def views(self, model, batch, phase, ctx):
-            return [(0.25, model(batch.obs)), (0.75, model(255 - batch.obs))]
+        def views(self, batch, phase, ctx):
+            return [View(0.25, ctx.model(batch.obs)), View(0.75, ctx.model(255 - batch.obs))]
 
-        def penalty(self, model, batch, views, phase, ctx):
+        def penalty(self, batch, views, phase, ctx):
             assert [weight for weight, _ in views] == [0.25, 0.75]
             return torch.tensor(3.0), {"three": torch.tensor(3.0)}
 
     plain, twice = fill(make_learner()), fill(make_learner(Twice()))
-    batch = plain.rollout.minibatch(torch.arange(16))
+    batch = plain.rollout.batch(torch.arange(16))
     phase = Phase("ppo", "all", 1, 1, 1.0, 0.5, 0.01)
     left, right = (
         plain._loss(b, phase, plain.context())[0].item() for b in (batch, batch.replace(obs=255 - batch.obs))
@@ -177,11 +178,11 @@ def test_views_are_averaged_with_their_weights_and_penalties_added(make_learner)
 @pytest.mark.parametrize(
     ("coefficients", "absent", "asked"),
     [
-        ({"entropy": 0.0}, {"entropy"}, (True, True)),
-        ({"value": 0.0}, {"value_loss"}, (True, False)),
-        ({"policy": 0.0}, {"policy_loss", "approx_kl", "clip_fraction"}, (True, True)),
+        ({"ent_coef": 0.0}, {"entropy"}, (True, True)),
+        ({"vf_coef": 0.0}, {"value_loss"}, (True, False)),
+        ({"policy_coef": 0.0}, {"policy_loss", "approx_kl", "clip_fraction"}, (True, True)),
         (
-            {"policy": 0.0, "entropy": 0.0},
+            {"policy_coef": 0.0, "ent_coef": 0.0},
             {"policy_loss", "approx_kl", "clip_fraction", "entropy"},
             (False, True),
         ),

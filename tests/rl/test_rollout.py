@@ -5,7 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from clop.rl.rollout import Minibatch, Rollout, gae
+from clop.rl.rollout import Batch, Rollout, gae
+
+FRAME = (64, 64, 3)
 
 
 def column(*values):
@@ -97,7 +99,7 @@ def test_inputs_stay_as_they_are():
 
 def numbered(steps=3, envs=4):
     """A rollout whose every column says t * 10 + env at its place."""
-    rollout = Rollout(steps, envs)
+    rollout = Rollout(steps, envs, FRAME)
     place = torch.arange(steps)[:, None] * 10 + torch.arange(envs)
     for name in ("actions", "log_probs", "values", "rewards", "level_seeds", "episode_steps", "advantages", "returns"):
         getattr(rollout, name).copy_(place)
@@ -110,7 +112,7 @@ def numbered(steps=3, envs=4):
 def test_all_columns_of_a_minibatch_speak_of_the_same_transition():
     rollout = numbered()
     index = torch.tensor([5, 0, 11, 6])
-    batch = rollout.minibatch(index)
+    batch = rollout.batch(index)
     place = torch.tensor([11, 0, 23, 12])
     assert torch.equal(batch.index, index)
     for field in dataclasses.fields(batch):
@@ -122,7 +124,7 @@ def test_all_columns_of_a_minibatch_speak_of_the_same_transition():
 
 
 def test_a_part_of_a_minibatch_keeps_its_columns_together():
-    batch = numbered().minibatch(torch.tensor([5, 0, 11, 6]))
+    batch = numbered().batch(torch.tensor([5, 0, 11, 6]))
     part = batch[torch.tensor([2, 0])]
     assert len(part) == 2
     assert part.actions.tolist() == part.level_seeds.tolist() == part.extra["label"].tolist() == [23, 11]
@@ -131,7 +133,7 @@ def test_a_part_of_a_minibatch_keeps_its_columns_together():
 
 def test_a_changed_minibatch_leaves_the_first_and_the_rollout_as_they_are():
     rollout = numbered()
-    batch = rollout.minibatch(torch.arange(4))
+    batch = rollout.batch(torch.arange(4))
     changed = batch.replace(actions=batch.actions + 1)
     assert changed.actions.tolist() == [1, 2, 3, 4]
     assert batch.actions.tolist() == [0, 1, 2, 3]
@@ -142,10 +144,10 @@ def test_a_changed_minibatch_leaves_the_first_and_the_rollout_as_they_are():
 
 
 def test_a_minibatch_that_is_on_the_device_is_not_copied():
-    batch = numbered().minibatch(torch.arange(4))
+    batch = numbered().batch(torch.arange(4))
     assert batch.to(torch.device("cpu")) is batch
     moved = batch.to(torch.device("meta"))
-    assert isinstance(moved, Minibatch)
+    assert isinstance(moved, Batch)
     assert {moved.obs.device.type, moved.index.device.type, moved.extra["label"].device.type} == {"meta"}
 
 
@@ -177,8 +179,8 @@ def test_finishing_fills_raw_advantages_and_their_returns():
 
 
 def test_frames_are_kept_as_bytes():
-    rollout = Rollout(2, 3)
+    rollout = Rollout(2, 3, FRAME)
     assert rollout.obs.dtype == torch.uint8
     assert rollout.obs.nbytes == 2 * 3 * 64 * 64 * 3
-    assert Rollout(2, 3, "floats").minibatch(torch.tensor([0])).obs.shape == (1, 3, 64, 64)
+    assert Rollout(2, 3, FRAME, "floats").batch(torch.tensor([0])).obs.shape == (1, 3, 64, 64)
     assert len(rollout) == 6

@@ -40,7 +40,16 @@ __all__ = [
 ]
 
 Name = Literal[
-    "crop", "grayscale", "cutout", "cutout-color", "flip", "rotate", "random-conv", "color-jitter", "translate", "tilt"
+    "crop",
+    "grayscale",
+    "cutout",
+    "cutout_color",
+    "flip",
+    "rotate",
+    "random_conv",
+    "color_jitter",
+    "translate",
+    "rotation",
 ]
 Constants = Literal["rad", "clop"]
 
@@ -49,23 +58,23 @@ AUGMENTATIONS: Mapping[str, type[Augmentation]] = MappingProxyType(
         "crop": Crop,
         "grayscale": Grayscale,
         "cutout": Cutout,
-        "cutout-color": CutoutColor,
+        "cutout_color": CutoutColor,
         "flip": Flip,
         "rotate": Rotate,
-        "random-conv": RandomConv,
-        "color-jitter": ColorJitter,
+        "random_conv": RandomConv,
+        "color_jitter": ColorJitter,
         "translate": Translate,
-        "tilt": Rotation,
+        "rotation": Rotation,
     }
 )
 CLOP_CODE: Mapping[str, Augmentation] = MappingProxyType(
     {
         "grayscale": Grayscale(p=0.5),
         "cutout": Cutout(pivot_row=0, pivot_column=0),
-        "cutout-color": CutoutColor(pivot_row=0, pivot_column=0),
+        "cutout_color": CutoutColor(pivot_row=0, pivot_column=0),
         "flip": Flip(p=0.2),
         "rotate": Rotate(p=0.3),
-        "random-conv": RandomConv(shared=True),
+        "random_conv": RandomConv(shared=True),
     }
 )
 """As the CLOP authors' code has them, for its comparison in hard mode."""

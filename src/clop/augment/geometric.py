@@ -84,7 +84,9 @@ class Rotate(Augmentation):
 
     def _draw(self, count: int, shape: tuple[int, int, int], generator: Generator | None) -> Draw:
         if shape[1] != shape[2]:
-            raise ValueError(f"quarter turns need square images, got {shape[1]} x {shape[2]} pixels; tilt takes others")
+            raise ValueError(
+                f"quarter turns need square images, got {shape[1]} x {shape[2]} pixels; rotation takes others"
+            )
         return {"turns": draw_integers(1, 3, count, generator)}
 
     def _apply(self, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:

@@ -14,10 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from clop.errors import UsageError, unknown_name
 
-MODES = ("easy", "hard")
+DISTRIBUTION_MODES = ("easy", "hard")
 INT32_MAX = 2**31 - 1
-NUM_ACTIONS = 15
-"""Button combinations, the same for every game; 4 presses nothing."""
+DEFAULT_ALPHA = 0.5
+"""CLOP's alpha in games that the paper does not have: the middle of its range."""
+DEFAULT_AUGMENTATION = "crop"
+"""In games that DrAC's authors did not try: the one that is best in most of theirs."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,16 @@ GAMES: Mapping[str, Game] = MappingProxyType(
         "bossfight": Game((0.5, 13), (0.5, 13), 0.3, "flip", 4000),
         "caveflyer": Game((3.5, 12), (2, 13.4), 0.3, "rotate"),
         "chaser": Game((0.5, 13), (0.5, 14.2), 0.8, "crop"),
-        "climber": Game((2, 12.6), (1, 12.6), 0.3, "color-jitter"),
-        "coinrun": Game((5, 10), (5, 10), 0.3, "random-conv"),
+        "climber": Game((2, 12.6), (1, 12.6), 0.3, "color_jitter"),
+        "coinrun": Game((5, 10), (5, 10), 0.3, "random_conv"),
         "dodgeball": Game((1.5, 19), (1.5, 19), 0.6, "crop"),
         "fruitbot": Game((-1.5, 32.4), (-0.5, 27.2), 0.3, "crop"),
         "heist": Game((3.5, 10), (2, 10), 0.3, "crop"),
-        "jumper": Game((3, 10), (1, 10), 0.3, "random-conv"),
+        "jumper": Game((3, 10), (1, 10), 0.3, "random_conv"),
         "leaper": Game((3, 10), (1.5, 10), 0.8, "crop", 500),
         "maze": Game((5, 10), (4, 10), 0.3, "crop", 500),
-        "miner": Game((1.5, 13), (1.5, 20), 0.3, "color-jitter"),
-        "ninja": Game((3.5, 10), (2, 10), 0.3, "color-jitter"),
+        "miner": Game((1.5, 13), (1.5, 20), 0.3, "color_jitter"),
+        "ninja": Game((3.5, 10), (2, 10), 0.3, "color_jitter"),
         "plunder": Game((4.5, 30), (3, 30), 0.3, "crop", 4000),
         "starpilot": Game((2.5, 64), (1.5, 35), 0.3, "crop"),
     }
@@ -62,28 +64,37 @@ _OPENAI_CODE_EASY_MINIMUM = {"jumper": 1.0, "leaper": 1.5}
 _RANGES = ("paper", "openai-code")
 
 
+def is_procgen(game: str) -> bool:
+    """Whether it is one of the sixteen; any other name has a colon, or is a mistake."""
+    if game not in GAMES and ":" not in game:
+        raise UsageError(unknown_name("game", game, GAMES))
+    return game in GAMES
+
+
 def find_game(name: str) -> Game:
-    """The game of that name, or a :class:`UsageError` that suggests one."""
+    """What is published about a game, or a :class:`UsageError` that suggests one."""
     if name not in GAMES:
         raise UsageError(unknown_name("game", name, GAMES))
     return GAMES[name]
 
 
-def check_mode(mode: str) -> str:
-    """``mode`` itself if it is one of :data:`MODES`."""
-    if mode not in MODES:
-        raise UsageError(unknown_name("mode", mode, MODES))
-    return mode
+def paper_alpha(game: str) -> float:
+    """CLOP's alpha for a game: the paper's, or for one that it does not have :data:`DEFAULT_ALPHA`."""
+    return GAMES[game].clop_alpha if game in GAMES else DEFAULT_ALPHA
 
 
-def check_levels(start_level: int, num_levels: int) -> None:
-    """A :class:`UsageError` for a range of levels that is none; beyond it, procgen ends the process."""
-    if min(start_level, num_levels) < 0 or start_level + num_levels > INT32_MAX:
-        raise UsageError(
-            f"levels must lie in [0, {INT32_MAX}), got start_level={start_level} and num_levels={num_levels}"
-        )
-    if num_levels == 0 and start_level != 0:
-        raise UsageError(f"num_levels=0 stands for all levels, so start_level={start_level} would have no effect")
+def best_augmentation(game: str) -> str:
+    """The augmentation that DrAC does best with in a game, or for an unknown one :data:`DEFAULT_AUGMENTATION`."""
+    return GAMES[game].best_augmentation if game in GAMES else DEFAULT_AUGMENTATION
+
+
+def check_distribution_mode(game: str, mode: str) -> None:
+    """A :class:`UsageError` for a mode that the game does not have."""
+    if not is_procgen(game):
+        if mode != "none":
+            raise UsageError(f"distribution_mode is a setting of Procgen; {game} has none, got {mode!r}")
+    elif mode not in DISTRIBUTION_MODES:
+        raise UsageError(unknown_name("distribution_mode", mode, DISTRIBUTION_MODES))
 
 
 def return_range(game: str, mode: str = "easy", *, ranges: str = "paper") -> tuple[float, float]:
@@ -97,7 +108,9 @@ def return_range(game: str, mode: str = "easy", *, ranges: str = "paper") -> tup
     """
     if ranges not in _RANGES:
         raise UsageError(unknown_name("ranges", ranges, _RANGES))
-    low, high = find_game(game).easy if check_mode(mode) == "easy" else find_game(game).hard
+    known = find_game(game)
+    check_distribution_mode(game, mode)
+    low, high = known.easy if mode == "easy" else known.hard
     if mode == "easy" and ranges == "openai-code":
         low = _OPENAI_CODE_EASY_MINIMUM.get(game, low)
     return low, high

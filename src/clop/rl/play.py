@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clop.rl.envs.levels import TrainLevels, single_level
-from clop.rl.envs.vector import Episodes, VectorGames
-
-_NOTHING = 4  # the action without a button
+from clop.rl.envs.levels import LevelSet
+from clop.rl.envs.spec import Episodes
+from clop.rl.envs.vector import VectorGames
 
 
 def play_quota(
@@ -24,8 +23,8 @@ def play_quota(
     """The first ``quota`` episodes of every env.
 
     An env that has them plays on, not counted, until the last one has: pressing nothing, since the network no longer
-    looks at it. ``look_at_all`` is for networks that normalise frames by one another, for which the longest episodes
-    would else be played by the light of fewer and fewer frames.
+    looks at it. ``look_at_all`` is for networks that normalise frames by one another, which would otherwise see fewer
+    and fewer of them in the longest episodes.
     """
     ended = np.zeros(games.num_envs, np.int64)
     parts = []
@@ -34,20 +33,20 @@ def play_quota(
         if look_at_all:
             actions = act(torch.from_numpy(obs)).numpy()
         else:
-            actions = np.full(games.num_envs, _NOTHING)
+            actions = np.full(games.num_envs, games.spec.noop)
             actions[open_envs] = act(torch.from_numpy(obs[open_envs])).numpy()
         finished = games.step(actions).finished
-        counted = finished.taken(ended[finished.envs] < quota)
+        counted = finished.select(ended[finished.envs] < quota)
         ended[counted.envs] += 1
         parts.append(counted)
         count(counted)
-    rows = Episodes.joined(parts)
-    return rows.taken(np.argsort(rows.envs, kind="stable"))
+    rows = Episodes.concat(parts)
+    return rows.select(np.argsort(rows.envs, kind="stable"))
 
 
 def play_list(
     act: Callable[[Tensor], Tensor],
-    trained: TrainLevels,
+    trained: LevelSet,
     levels: Sequence[int],
     num_envs: int,
     backend: str,
@@ -64,7 +63,7 @@ def play_list(
         while waiting or open_games:
             while waiting and len(open_games) < num_envs:
                 index, level = waiting.popleft()
-                open_games[index] = stack.enter_context(single_level(trained, level, backend))
+                open_games[index] = stack.enter_context(trained.single(level).open(1, 0, backend))
             obs = np.concatenate([games.observe().obs for games in open_games.values()])
             actions = act(torch.from_numpy(obs)).numpy()
             for (index, games), action in zip(list(open_games.items()), actions, strict=True):
@@ -73,7 +72,7 @@ def play_list(
                     parts[index] = finished._replace(envs=np.array([index]))
                     count(parts[index])
                     open_games.pop(index).close()
-    return Episodes.joined([parts[index] for index in range(len(levels))])
+    return Episodes.concat([parts[index] for index in range(len(levels))])
 
 
 def play_first(
@@ -90,7 +89,7 @@ def play_first(
         total += float(step.rewards.sum())
         parts.append(step.finished)
         count(step.finished)
-    rows = Episodes.joined(parts)
+    rows = Episodes.concat(parts)
     return rows, total - float(rows.returns.sum())
 
 
@@ -101,7 +100,7 @@ def play_last(
     parts = []
     for _ in range(steps):
         parts.append(games.step(act(torch.from_numpy(games.observe().obs)).numpy()).finished)
-    rows = Episodes.joined(parts)
-    rows = rows.taken(np.arange(len(rows.envs))[-episodes:])
+    rows = Episodes.concat(parts)
+    rows = rows.select(np.arange(len(rows.envs))[-episodes:])
     count(rows)
     return rows

@@ -5,76 +5,25 @@ method from another happens in the hooks of :class:`~clop.rl.methods.base.Method
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from clop.distributed import Workers
-from clop.errors import DivergedError, UsageError
-from clop.rl.envs.vector import Episodes, VectorGames
+from clop.errors import DivergedError
+from clop.rl.envs.spec import Episodes, Step
+from clop.rl.envs.vector import VectorGames
 from clop.rl.losses import clipped_policy_loss, clipped_value_loss
-from clop.rl.methods.base import Context, Method, Phase, Plan
-from clop.rl.network import Network, Output
+from clop.rl.methods.base import Context, Method, Phase, Settings
+from clop.rl.network import Network, Output, slots_of
 from clop.rl.reward_norm import RewardNormaliser
-from clop.rl.rollout import Minibatch, Rollout
+from clop.rl.rollout import Batch, Rollout
 from clop.seeds import mixed
 
-
-@dataclass(frozen=True)
-class PPOConfig:
-    """What the learner is told; the defaults are those of OpenAI's Procgen agents."""
-
-    num_envs: int = 64
-    num_steps: int = 256
-    """Steps of a rollout in each env."""
-    epochs: int = 3
-    minibatches: int = 8
-    """Of an epoch; one optimiser step each."""
-    micro_batch: int = 128
-    """Frames in one pass, at most; gradients accumulate over the minibatch. Few frames stay in the cache."""
-    gamma: float = 0.999
-    gae_lambda: float = 0.95
-    learning_rate: float = 5e-4
-    schedule: Literal["constant", "linear"] = "constant"
-    """Of the learning rate; ``linear`` goes to 0 at the end of training."""
-    clip: float = 0.2
-    """Of the ratio, and of the value's change."""
-    value_coef: float = 0.5
-    entropy_coef: float = 0.01
-    max_grad_norm: float = 0.5
-    adam_epsilon: float = 1e-5
-    advantage_norm: Literal["minibatch", "batch", "micro"] = "minibatch"
-    """Over which transitions advantages are normalised: those of one optimiser step, the rollout, or one micro-batch,
-    as each worker of OpenAI's code does with its share."""
-    advantage_std: Literal["population", "unbiased"] = "population"
-    advantage_epsilon: float = 1e-8
-    accumulate: Literal["mean", "sum"] = "mean"
-    """Whether the losses of micro-batches are averaged, as they should, or added, as the authors' code does."""
-    reward_gamma: float = 0.99
-    """Discount of the reward normaliser, not the agent's: so in all code that came from baselines."""
-
-    def __post_init__(self) -> None:
-        for name in ("num_envs", "num_steps", "epochs", "minibatches", "micro_batch"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"ppo.{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("learning_rate", "clip", "max_grad_norm", "adam_epsilon", "advantage_epsilon"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"ppo.{name} must not be negative, got {getattr(self, name)}")
-        if self.batch % self.minibatches:
-            raise UsageError(
-                f"minibatches={self.minibatches} does not divide num_envs * num_steps = {self.batch}; "
-                "the last minibatch would be smaller"
-            )
-        for name in ("gamma", "gae_lambda", "reward_gamma"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"ppo.{name} must lie in [0, 1], got {getattr(self, name)}")
-
-    @property
-    def batch(self) -> int:
-        return self.num_envs * self.num_steps
+_GENERATORS = ("method_rng", "action_rng", "shuffle_rng")
 
 
 class Learner:
@@ -82,31 +31,33 @@ class Learner:
 
     def __init__(
         self,
-        plan: Plan,
+        settings: Settings,
         method: Method,
-        games: Callable[[Plan], VectorGames],
-        total_steps: int,
+        games: Callable[[Settings], VectorGames],
+        total_timesteps: int,
         seed: int,
         device: torch.device | str = "cpu",
         workers: Workers | None = None,
+        network: type[Network] = Network,
     ) -> None:
         self.workers = workers or Workers()
-        self.method, self.total_steps = method, total_steps
+        self.method, self.total_timesteps = method, total_timesteps
         self.device = torch.device(device)
+        self.settings = settings = method.configure(settings)
         # Weights are the same in every process; what is drawn while learning and acting is not.
-        self.model: Network = build_network(plan, method, seed).to(self.device)
-        self.noise = plan.generator.manual_seed(mixed(seed, self.workers.rank, 1))
-        self.dice = torch.Generator().manual_seed(mixed(seed, self.workers.rank, 2))
-        self.shuffle = torch.Generator().manual_seed(mixed(seed, self.workers.rank, 3))
-        self.config = plan.ppo
-        self.rollout_mode = plan.rollout_mode
-        self.games = games(plan)
+        self.method_rng = torch.Generator()
+        self.model = build_network(settings, method, seed, self.method_rng, network).to(self.device)
+        self.method_rng.manual_seed(mixed(seed, self.workers.rank, 1))
+        self.action_rng = torch.Generator().manual_seed(mixed(seed, self.workers.rank, 2))
+        self.shuffle_rng = torch.Generator().manual_seed(mixed(seed, self.workers.rank, 3))
+        self.config = settings.ppo
+        self.games = games(settings)
         self.optimisers = {
             name: torch.optim.Adam(group, self.config.learning_rate, eps=self.config.adam_epsilon)
             for name, group in self.model.groups().items()
         }
-        self.rollout = Rollout(self.config.num_steps, self.games.num_envs, plan.frames)
-        check_share(self.config, len(self.rollout))
+        self.rollout = Rollout(self.config.num_steps, self.games.num_envs, settings.spec.obs_shape, settings.frames)
+        self.config.check_share(len(self.rollout))
         self.rewards = RewardNormaliser(self.games.num_envs, self.config.reward_gamma, workers=self.workers)
         self.iteration = self.env_steps = 0
 
@@ -120,26 +71,32 @@ class Learner:
         metrics = self.update()
         self.workers.average_statistics(self.model)
         self.iteration += 1
-        self.env_steps += self.config.batch
+        self.env_steps += self.config.batch_size
         if self.config.schedule == "linear":
-            rate = self.config.learning_rate * max(0.0, 1 - self.env_steps / self.total_steps)
+            rate = self.config.learning_rate * max(0.0, 1 - self.env_steps / self.total_timesteps)
             for optimiser in self.optimisers.values():
                 optimiser.param_groups[0]["lr"] = rate
         return metrics, episodes
 
     def context(self) -> Context:
-        where = (self.iteration, self.env_steps, self.total_steps, self.device)
-        return Context(*where, self.noise, self.rollout_mode, self.model, self.workers)
+        where = (self.iteration, self.env_steps, self.total_timesteps, self.device)
+        return Context(*where, self.method_rng, self.settings.rollout_mode, self.model, self.workers)
 
     def collect(self) -> list[Episodes]:
         """Fill the rollout with T steps of every env, and its advantages."""
         rollout, ctx = self.rollout, self.context()
-        finished = []
+        finished: list[Episodes] = []
+        cut_off: list[tuple[int, Step]] = []
+        # Frames go from the games straight into the rollout, unless they become floats on the way.
+        place = rollout.obs.numpy() if rollout.obs.dtype == torch.uint8 else [None] * self.config.num_steps
         for t in range(self.config.num_steps):
-            frames = self.games.observe()
-            rollout.obs[t] = seen = self.method.observe(torch.from_numpy(frames.obs), ctx)
+            frames = self.games.observe(out=place[t])
+            raw = torch.from_numpy(frames.obs)
+            seen = self.method.observe(raw, ctx)
+            if seen is not raw or place[t] is None:
+                rollout.obs[t] = seen
             output = self._act(seen, ctx)
-            actions = output.sample(self.dice)
+            actions = output.sample(self.action_rng)
             step = self.games.step(actions.numpy())
             rollout.actions[t] = actions
             rollout.log_probs[t] = output.log_prob(actions)
@@ -150,14 +107,36 @@ class Learner:
             rollout.episode_steps[t] = torch.from_numpy(frames.episode_steps)
             if len(step.finished.envs):
                 finished.append(step.finished)
-        last = self._act(self.method.observe(torch.from_numpy(self.games.observe().obs), ctx), ctx)
+            if step.cut_off:
+                cut_off.append((t, step))
+        final_obs = self.games.observe().obs
+        last = self._act(self.method.observe(torch.from_numpy(final_obs), ctx), ctx)
         rollout.rewards = torch.from_numpy(self.rewards(rollout.rewards.numpy(), rollout.dones.numpy()))
+        if cut_off:
+            rollout.rewards += self.config.gamma * self._values_beyond(cut_off, final_obs, ctx)
         rollout.finish(last.known_value, self.config.gamma, self.config.gae_lambda)
         return finished
 
+    def _values_beyond(self, cut_off: list[tuple[int, Step]], frames: NDArray[np.uint8], ctx: Context) -> Tensor:
+        """(T, E) What the critic says of the frames at which a time limit cut episodes off, 0 elsewhere.
+
+        Added to the last reward, it stands for what would have come: the limit is no part of the game. A pass has one
+        frame of each env, as methods expect it; so many passes are made as the busiest env was cut off.
+        """
+        values = torch.zeros_like(self.rollout.rewards)
+        waiting = {(t, env): frame for t, step in cut_off for env, frame in step.cut_off}
+        while waiting:
+            batch, places = frames.copy(), {env: (t, env) for t, env in reversed(waiting)}
+            for env, place in places.items():
+                batch[env] = waiting.pop(place)
+            seen = self._act(self.method.observe(torch.from_numpy(batch), ctx), ctx).known_value
+            for env, place in places.items():
+                values[place] = seen[env]
+        return values
+
     def _act(self, obs: Tensor, ctx: Context) -> Output:
         """What policy and critic say of the frames, on the CPU."""
-        return self.method.act(self.model, obs.to(self.device, non_blocking=True), "rollout", ctx).cpu()
+        return self.method.act(obs.to(self.device, non_blocking=True), "rollout", ctx).cpu()
 
     def update(self) -> dict[str, float]:
         """All phases of one update; the mean of what was logged, over optimiser steps and processes."""
@@ -170,12 +149,13 @@ class Learner:
             if self.iteration % phase.every:
                 continue
             for _ in range(phase.epochs):
-                for index in rollout.shuffled(phase.minibatches, self.shuffle):
+                for index in rollout.shuffled(phase.num_minibatches, self.shuffle_rng):
                     for name, value in self._step(index, phase, ctx).items():
                         logs.setdefault(name, []).append(value)
         metrics = {name: torch.stack(values).mean().item() for name, values in logs.items()}
         metrics["learning_rate"] = next(iter(self.optimisers.values())).param_groups[0]["lr"]
         metrics["explained_variance"] = _explained_variance(rollout)
+        metrics |= self.method.metrics()
         metrics = self.workers.mean(metrics)
         bad = [name for name, value in metrics.items() if not np.isfinite(value)]
         if bad:
@@ -185,7 +165,7 @@ class Learner:
     def _step(self, index: Tensor, phase: Phase, ctx: Context) -> dict[str, Tensor]:
         """One step of the optimiser on one minibatch, in micro-batches."""
         config = self.config
-        batches = [self.method.batch(self._fetch(part), ctx) for part in index.split(config.micro_batch)]
+        batches = [self.method.transform(self._fetch(part), ctx) for part in index.split(config.micro_batch)]
         if config.advantage_norm == "minibatch":
             advantages = self._normalised([batch.advantages for batch in batches])
             batches = [b.replace(advantages=a) for b, a in zip(batches, advantages, strict=True)]
@@ -209,12 +189,12 @@ class Learner:
         optimiser.step()
         return logs
 
-    def _fetch(self, index: Tensor) -> Minibatch:
-        return self.rollout.minibatch(index).to(self.device)
+    def _fetch(self, index: Tensor) -> Batch:
+        return self.rollout.batch(index).to(self.device)
 
-    def _loss(self, batch: Minibatch, phase: Phase, ctx: Context) -> tuple[Tensor, dict[str, Tensor]]:
+    def _loss(self, batch: Batch, phase: Phase, ctx: Context) -> tuple[Tensor, dict[str, Tensor]]:
         """PPO's terms averaged over the views, and the method's penalty; terms with coefficient 0 are not computed."""
-        views = self.method.views(self.model, batch, phase, ctx)
+        views = self.method.views(batch, phase, ctx)
         total = torch.zeros((), device=self.device)
         logs: dict[str, Tensor] = {}
 
@@ -224,20 +204,20 @@ class Learner:
             logs[name] = logs.get(name, 0) + weight * term
 
         for weight, output in views:
-            if phase.policy:
+            if phase.policy_coef:
                 log_probs = output.log_prob(batch.actions)
-                loss = clipped_policy_loss(log_probs, batch.log_probs, batch.advantages, self.config.clip)
-                add("policy_loss", weight, phase.policy, loss)
+                loss = clipped_policy_loss(log_probs, batch.log_probs, batch.advantages, self.config.clip_coef)
+                add("policy_loss", weight, phase.policy_coef, loss)
                 change = (log_probs - batch.log_probs).detach()
                 logs["approx_kl"] = logs.get("approx_kl", 0) + weight * (change.exp() - 1 - change).mean()
-                outside = ((change.exp() - 1).abs() > self.config.clip).float().mean()
+                outside = ((change.exp() - 1).abs() > self.config.clip_coef).float().mean()
                 logs["clip_fraction"] = logs.get("clip_fraction", 0) + weight * outside
-            if phase.value:
-                loss = clipped_value_loss(output.known_value, batch.values, batch.returns, self.config.clip)
-                add("value_loss", weight, phase.value, loss)
-            if phase.entropy:
-                add("entropy", weight, -phase.entropy, output.entropy().mean())
-        penalty, values = self.method.penalty(self.model, batch, views, phase, ctx)
+            if phase.vf_coef:
+                loss = clipped_value_loss(output.known_value, batch.values, batch.returns, self.config.clip_coef)
+                add("value_loss", weight, phase.vf_coef, loss)
+            if phase.ent_coef:
+                add("entropy", weight, -phase.ent_coef, output.entropy().mean())
+        penalty, values = self.method.penalty(batch, views, phase, ctx)
         if penalty is not None:
             total = total + penalty
         return total, logs | dict(values)
@@ -267,7 +247,7 @@ class Learner:
             "env_steps": self.env_steps,
             "games": self.games.state(),
             "rewards": self.rewards.state(),
-            "generators": {name: getattr(self, name).get_state() for name in ("noise", "dice", "shuffle")},
+            "generators": {name: getattr(self, name).get_state() for name in _GENERATORS},
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -283,20 +263,16 @@ class Learner:
             getattr(self, name).set_state(bits)
 
 
-def check_share(config: PPOConfig, transitions: int) -> None:
-    """A :class:`UsageError` if one process cannot make equal minibatches of its transitions."""
-    if transitions % config.minibatches:
-        raise UsageError(
-            f"minibatches={config.minibatches} does not divide the {transitions} transitions of one process; the last "
-            "minibatch would be smaller"
-        )
-
-
-def build_network(plan: Plan, method: Method, seed: int) -> Network:
-    """Let the method edit the plan, and build it: the same weights for the same seed."""
+def build_network(
+    settings: Settings, method: Method, seed: int, generator: torch.Generator, make: type[Network] = Network
+) -> Network:
+    """The network of settings that the method has edited, with the method's layers: the same weights for one seed."""
+    slots = slots_of(settings.network.encoder)
+    method.fill(slots, settings)
     torch.manual_seed(seed)
-    method.configure(plan)
-    return plan.build()
+    model = make(settings.network, settings.spec, slots, generator)
+    method.attach(model, settings)
+    return model
 
 
 def _explained_variance(rollout: Rollout) -> float:

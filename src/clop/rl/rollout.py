@@ -17,7 +17,8 @@ def gae(
         \delta_t = r_t + \gamma (1 - d_t) V_{t+1} - V_t, \quad A_t = \delta_t + \gamma \lambda (1 - d_t) A_{t+1},
         \quad R_t = A_t + V_t
 
-    A time limit arrives as ``done`` and counts as a true end, as in all published Procgen agents.
+    A time limit of Procgen arrives as ``done`` and counts as a true end, as in all published agents. Where a limit is
+    no part of the game, the value of what would have come is in the last reward already.
 
     Shape:
         - rewards, values, dones and both results: :math:`(T, E)`; last_value: :math:`(E,)`
@@ -35,10 +36,10 @@ def gae(
 
 
 @dataclass(frozen=True)
-class Minibatch:
+class Batch:
     """Transitions, N of them. A method may return a changed copy; the rollout stays as it is."""
 
-    obs: Tensor  # uint8 (N, 64, 64, 3), or what a method made of it
+    obs: Tensor  # uint8 (N, H, W, C), or what a method made of it
     actions: Tensor
     log_probs: Tensor
     values: Tensor
@@ -53,21 +54,21 @@ class Minibatch:
     def __len__(self) -> int:
         return len(self.actions)
 
-    def replace(self, **columns: Any) -> "Minibatch":
+    def replace(self, **columns: Any) -> "Batch":
         return replace(self, **columns)
 
-    def to(self, device: torch.device) -> "Minibatch":
+    def to(self, device: torch.device) -> "Batch":
         """On another device; the same object if it is there already."""
         if self.obs.device == device:
             return self
         columns = {
             f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self) if f.name != "extra"
         }
-        return Minibatch(**columns, extra={name: c.to(device, non_blocking=True) for name, c in self.extra.items()})
+        return Batch(**columns, extra={name: c.to(device, non_blocking=True) for name, c in self.extra.items()})
 
-    def __getitem__(self, index: Tensor | slice) -> "Minibatch":
+    def __getitem__(self, index: Tensor | slice) -> "Batch":
         columns = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "extra"}
-        return Minibatch(**columns, extra={name: column[index] for name, column in self.extra.items()})
+        return Batch(**columns, extra={name: column[index] for name, column in self.extra.items()})
 
 
 class Rollout:
@@ -77,12 +78,20 @@ class Rollout:
     and the critic said of it, and the reward and end that the action led to.
     """
 
-    def __init__(self, steps: int, envs: int, frames: Literal["bytes", "floats"] = "bytes") -> None:
+    def __init__(
+        self,
+        steps: int,
+        envs: int,
+        obs_shape: tuple[int, int, int],
+        frames: Literal["bytes", "floats"] = "bytes",
+    ) -> None:
         def column(dtype: torch.dtype, *shape: int) -> Tensor:
             return torch.zeros(steps, envs, *shape, dtype=dtype)
 
         self.steps, self.envs = steps, envs
-        self.obs = column(torch.uint8, 64, 64, 3) if frames == "bytes" else column(torch.float32, 3, 64, 64)
+        height, width, channels = obs_shape
+        as_floats = frames == "floats"
+        self.obs = column(torch.float32, channels, height, width) if as_floats else column(torch.uint8, *obs_shape)
         self.actions = column(torch.int64)
         self.log_probs = column(torch.float32)
         self.values = column(torch.float32)
@@ -107,13 +116,13 @@ class Rollout:
         """(T, E, …) as (T * E, …)."""
         return column.flatten(0, 1)
 
-    def minibatch(self, index: Tensor) -> Minibatch:
+    def batch(self, index: Tensor) -> Batch:
         """The transitions at these places of the flattened rollout."""
         columns = {
             name: self.flat(getattr(self, name))[index]
             for name in ("obs", "actions", "log_probs", "values", "returns", "advantages", "dones")
         }
-        return Minibatch(
+        return Batch(
             **columns,
             level_seeds=self.flat(self.level_seeds)[index],
             episode_steps=self.flat(self.episode_steps)[index],
@@ -121,7 +130,7 @@ class Rollout:
             extra={name: self.flat(column)[index] for name, column in self.extra.items()},
         )
 
-    def shuffled(self, minibatches: int, generator: torch.Generator) -> Iterator[Tensor]:
+    def shuffled(self, num_minibatches: int, generator: torch.Generator) -> Iterator[Tensor]:
         """Places of one epoch: all of them once, in a fresh random order, in equal parts."""
         order = torch.randperm(len(self), generator=generator)
-        yield from order.split(len(self) // minibatches)
+        yield from order.split(len(self) // num_minibatches)

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from clop.errors import UsageError
-from clop.rl.envs.vector import BACKENDS, VectorGames, choose_backend, installed_backends
-from clop.rl.games import GAMES, MODES, NUM_ACTIONS
+from clop.rl.envs.backends import PROCGEN, choose_backend, installed_backends
+from clop.rl.envs.levels import LevelSet
+from clop.rl.games import DISTRIBUTION_MODES, GAMES
 
-INSTALLED = installed_backends()
+INSTALLED = [name for name in installed_backends() if name in PROCGEN]
 
 
 def needs(*names):
@@ -20,17 +21,17 @@ def needs(*names):
     return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
 
 
-each_backend = pytest.mark.parametrize("backend", [pytest.param(name, marks=needs(name)) for name in BACKENDS])
+each_backend = pytest.mark.parametrize("backend", [pytest.param(name, marks=needs(name)) for name in PROCGEN])
 with_procgen = needs("procgen-mirror")
 any_backend = pytest.mark.skipif(not INSTALLED, reason="no Procgen is installed")
 
 
-def make(game="bigfish", num_envs=4, **settings):
-    return VectorGames(game, num_envs, **{"num_levels": 200, "rand_seed": 0} | settings)
+def make(game="bigfish", num_envs=4, *, seed=0, backend="auto", threads=0, **levels):
+    return LevelSet(game, **levels).open(num_envs, seed, backend, threads)
 
 
 def draw_actions(steps, num_envs, seed=0):
-    return np.random.default_rng(seed).integers(0, NUM_ACTIONS, (steps, num_envs))
+    return np.random.default_rng(seed).integers(0, 15, (steps, num_envs))
 
 
 def play(games, actions):
@@ -55,17 +56,18 @@ def flat(value):
 
 
 @each_backend
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", DISTRIBUTION_MODES)
 @pytest.mark.parametrize("game", GAMES)
 def test_every_game_runs_and_tells_what_it_promises(game, mode, backend):
-    with make(game, 3, mode=mode, num_levels=0, backend=backend) as games:
+    with make(game, 3, distribution_mode=mode, num_levels=0, backend=backend) as games:
         for actions in draw_actions(5, 3):
-            rewards, dones, finished = games.step(actions)
+            rewards, dones, finished, cut_off = games.step(actions)
             obs, level_seeds, episode_steps = games.observe()
             assert (obs.shape, obs.dtype) == ((3, 64, 64, 3), np.uint8)
             assert (level_seeds.dtype, episode_steps.dtype) == (np.int32, np.int32)
             assert (rewards.dtype, dones.dtype) == (np.float32, np.bool_)
             assert {len(column) for column in finished} == {dones.sum()}
+            assert not cut_off
         assert obs.std() > 1  # a picture and not a blank
 
 
@@ -98,10 +100,10 @@ def test_the_same_seed_gives_the_same_games(backend):
 
 @each_backend
 def test_neighbouring_seeds_draw_unrelated_levels(backend):
-    """Fails when env i is seeded with rand_seed + i: the streams would then be shared but for one env."""
+    """Fails when env i is seeded with seed + i: the streams would then be shared but for one env."""
     levels = []
-    for rand_seed in (0, 1):
-        with make(num_envs=64, num_levels=0, rand_seed=rand_seed, backend=backend) as games:
+    for seed in (0, 1):
+        with make(num_envs=64, num_levels=0, seed=seed, backend=backend) as games:
             levels.append(set(games.observe().level_seeds.tolist()))
     assert len(levels[0] & levels[1]) <= 1
 
@@ -114,7 +116,7 @@ def test_a_frame_shows_the_level_it_is_said_to(backend):
     """
     first = {}
     for level in range(6):
-        with make("leaper", 1, start_level=level, num_levels=1, rand_seed=99, backend=backend) as alone:
+        with make("leaper", 1, start_level=level, num_levels=1, seed=99, backend=backend) as alone:
             first[level] = alone.observe().obs[0]
     assert len({frame.tobytes() for frame in first.values()}) == 6
     changed = 0
@@ -228,13 +230,13 @@ def test_frames_can_be_written_where_they_are_wanted(backend):
 @pytest.mark.parametrize(("game", "mode"), [("bigfish", "easy"), ("leaper", "hard"), ("coinrun", "easy")])
 def test_restored_games_go_on_as_if_nothing_had_happened(game, mode, tmp_path):
     """Over ends of episodes, and with the returns of episodes that were under way when saved."""
-    settings = {"game": game, "num_envs": 8, "mode": mode, "backend": "procgen-mirror"}
+    settings = {"game": game, "num_envs": 8, "distribution_mode": mode, "backend": "procgen-mirror"}
     before, after = draw_actions(150, 8, seed=1), draw_actions(300, 8, seed=2)
     with make(**settings) as games:
         play(games, before)
         torch.save(games.state(), tmp_path / "games.pt")
         told = play(games, after)
-    with make(**settings, rand_seed=7) as restored:
+    with make(**settings, seed=7) as restored:
         play(restored, before[:20])
         restored.restore(torch.load(tmp_path / "games.pt", weights_only=True))
         assert_same(told, play(restored, after))
@@ -292,26 +294,26 @@ def test_games_of_envpool_cannot_be_saved_and_start_anew():
                 fresh.restore({**state, "game": "leaper"})
 
 
-@needs(*BACKENDS)
-@pytest.mark.parametrize("mode", MODES)
+@needs(*PROCGEN)
+@pytest.mark.parametrize("mode", DISTRIBUTION_MODES)
 @pytest.mark.parametrize("game", ["bigfish", "leaper", "chaser"])
 def test_both_back_ends_play_the_same_game(game, mode):
     """Same level, same actions: same pixels, rewards and ends, over several episodes."""
-    settings = {"mode": mode, "start_level": 11, "num_levels": 1}
+    settings = {"distribution_mode": mode, "start_level": 11, "num_levels": 1}
     actions = draw_actions(300, 6)
-    with make(game, 6, **settings, backend=BACKENDS[0]) as one, make(game, 6, **settings, backend=BACKENDS[1]) as other:
+    with make(game, 6, **settings, backend=PROCGEN[0]) as one, make(game, 6, **settings, backend=PROCGEN[1]) as other:
         told = play(one, actions)
         assert_same(told, play(other, actions))
     assert sum(step.dones.sum() for step in told[1::2]) > 0
 
 
-@needs(*BACKENDS)
+@needs(*PROCGEN)
 @pytest.mark.parametrize("game", GAMES)
 def test_both_back_ends_agree_on_rewards_and_ends_in_every_game(game):
     """Frames may differ where Qt turns or scales a picture: 1 in 89 values was the most on level 11."""
     settings = {"start_level": 3, "num_levels": 1}
     actions = draw_actions(100, 4)
-    with make(game, **settings, backend=BACKENDS[0]) as one, make(game, **settings, backend=BACKENDS[1]) as other:
+    with make(game, **settings, backend=PROCGEN[0]) as one, make(game, **settings, backend=PROCGEN[1]) as other:
         told, again = play(one, actions), play(other, actions)
     assert_same(told[1::2], again[1::2])
     assert_same([frames[1:] for frames in told[::2]], [frames[1:] for frames in again[::2]])
@@ -324,10 +326,10 @@ def test_making_games_prints_nothing(backend):
     """Neither gym's notice nor anything else, with every warning on; and gym is not even imported."""
     program = f"""
 import sys
-from clop.rl.envs.vector import VectorGames
+from clop.rl.envs.levels import LevelSet
 foreign = ("procgen", "envpool", "gym", "gym3", "gymnasium")
 assert not set(foreign) & set(sys.modules), "imported before it is used"
-games = VectorGames("coinrun", 2, num_levels=3, rand_seed=0, backend={backend!r})
+games = LevelSet("coinrun", num_levels=3).open(2, 0, {backend!r})
 for action in range(15):
     games.step([action, action])
 assert "gym" not in sys.modules
@@ -346,10 +348,10 @@ def test_the_best_installed_back_end_is_chosen(monkeypatch):
         make(backend="envpool")
     monkeypatch.undo()
     if INSTALLED:
-        assert choose_backend() == min(INSTALLED, key=BACKENDS.index)
+        assert choose_backend("auto", "bigfish") == min(INSTALLED, key=PROCGEN.index)
     if "envpool" in INSTALLED:
         hide(monkeypatch, "procgen")
-        assert choose_backend() == "envpool"
+        assert choose_backend("auto", "bigfish") == "envpool"
 
 
 def hide(monkeypatch, *names):
@@ -361,11 +363,11 @@ def hide(monkeypatch, *names):
     ("settings", "message"),
     [
         ({"game": "bigfsh"}, r"unknown game 'bigfsh'; did you mean 'bigfish'\?"),
-        ({"mode": "hrad"}, r"unknown mode 'hrad'; did you mean 'hard'\?"),
+        ({"distribution_mode": "hrad"}, r"unknown distribution_mode 'hrad'; did you mean 'hard'\?"),
         ({"backend": "envpol"}, r"unknown back end 'envpol'; did you mean 'envpool'\?"),
         ({"num_envs": 0}, "num_envs must be at least 1, got 0"),
         ({"threads": -1}, "threads must not be negative, got -1"),
-        ({"rand_seed": 2**31}, r"rand_seed must lie in \[0, 2147483647\], got 2147483648"),
+        ({"seed": 2**31}, r"the seed of games must lie in \[0, 2147483647\], got 2147483648"),
         ({"start_level": -1}, "got start_level=-1 and num_levels=200"),
         ({"start_level": 2**31 - 200}, "levels must lie in"),
         ({"num_levels": 0, "start_level": 500}, "num_levels=0 stands for all levels, so start_level=500"),

@@ -13,7 +13,7 @@ def resumed_as_straight(make_learner, noise_games, assert_same_state):
     """Train, save, go on; load into another learner, go on; both must end in the same state, bit for bit."""
 
     def check(make_method, iterations=2, before=2, **settings):
-        settings = {"num_envs": 2, "num_steps": 4, "minibatches": 2, "total_steps": 80} | settings
+        settings = {"num_envs": 2, "num_steps": 4, "num_minibatches": 2, "total_timesteps": 80} | settings
         straight = make_learner(Compose({"method": make_method()}), noise_games(settings["num_envs"]), **settings)
         for _ in range(before):
             straight.iterate()

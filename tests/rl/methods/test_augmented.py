@@ -19,21 +19,21 @@ ZERO = [
     ("mixreg", Mixreg(beta=0.0)),
     ("drac", Drac(alpha_r=0.0)),
     ("ucb_drac", UcbDrac(alpha_r=0.0)),
-    *(("rad", Rad(aug=aug, where=where, p=0.0)) for where in PLACES for aug in ("crop", "random-conv")),
+    *(("rad", Rad(aug=aug, where=where, p=0.0)) for where in PLACES for aug in ("crop", "random_conv")),
 ]
 ACTIVE = [
     ("weight_decay", WeightDecay(coef=0.1)),
     ("mixreg", Mixreg()),
     ("mixreg", Mixreg(truncate=True, logp="dominant")),
     ("drac", Drac()),
-    ("drac", Drac(aug="random-conv", kl="sample")),
+    ("drac", Drac(aug="random_conv", kl="sample")),
     ("ucb_drac", UcbDrac()),
     ("ucb_drac", UcbDrac(init="sweep", window=2)),
     *(("rad", Rad(aug="crop", where=where)) for where in ("collect", "collect-step", "update")),
 ]
 SLOTTED = [  # that need the real network
-    ("rad", Rad(aug="random-conv")),
-    ("rad", Rad(aug="random-conv", where="collect-step")),
+    ("rad", Rad(aug="random_conv")),
+    ("rad", Rad(aug="random_conv", where="collect-step")),
     ("rad", Rad(aug="crop", where="both")),
 ]
 
@@ -56,12 +56,12 @@ def test_at_zero_strength_a_method_updates_bit_for_bit_like_ppo(make_learner, na
     plain, other = (make_learner(method, small=small) for method in (None, compose({name: config})))
     if small:
         with_opinions(plain), with_opinions(other)
-    before = other.noise.get_state()
+    before = other.method_rng.get_state()
     for _ in range(2):
         metrics = plain.iterate()[0]
         assert metrics.items() <= other.iterate()[0].items()
         assert torch.equal(vector(other.model.parameters()), vector(plain.model.parameters()))
-    assert torch.equal(other.noise.get_state(), before)  # so a method beside it draws what it would draw alone
+    assert torch.equal(other.method_rng.get_state(), before)  # so a method beside it draws what it would draw alone
 
 
 @pytest.mark.parametrize(("name", "config"), ACTIVE, ids=label)
@@ -85,10 +85,10 @@ def test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight, name, config, sm
 @pytest.mark.parametrize(("name", "config"), ACTIVE + SLOTTED, ids=label)
 def test_chance_is_the_learners(make_learner, name, config):
     learner = make_learner(compose({name: config}), small=(name, config) not in SLOTTED)
-    torch_before, ours_before = torch.get_rng_state(), learner.noise.get_state()
+    torch_before, ours_before = torch.get_rng_state(), learner.method_rng.get_state()
     learner.iterate()
     assert torch.equal(torch.get_rng_state(), torch_before)
-    assert torch.equal(learner.noise.get_state(), ours_before) is (name == "weight_decay")
+    assert torch.equal(learner.method_rng.get_state(), ours_before) is (name == "weight_decay")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_frames_keep_the_layout_of_their_dtype():
     assert as_images(frames).data_ptr() == frames.data_ptr()
     crop, filtered = (
         game_augmentation("crop", "maze", "horizontal"),
-        game_augmentation("random-conv", "maze", "vertical"),
+        game_augmentation("random_conv", "maze", "vertical"),
     )
     changed = augment_frames(frames, crop, dice)
     assert (changed.shape, changed.dtype) == ((2, 64, 64, 3), torch.uint8)
@@ -142,4 +142,4 @@ def test_frames_keep_the_layout_of_their_dtype():
     floats = augment_frames(frames, filtered, dice)
     assert (floats.shape, floats.dtype) == ((2, 3, 64, 64), torch.float32)
     assert augment_frames(floats, crop, dice).shape == (2, 3, 64, 64)
-    assert name_of(game_augmentation("cutout-color", "maze", "horizontal")) == "cutout-color"
+    assert name_of(game_augmentation("cutout_color", "maze", "horizontal")) == "cutout_color"

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,15 +10,15 @@ import torch
 from clop import CLOP
 from clop.distributed import Workers
 from clop.errors import UsageError
-from clop.experiments.agents import train_levels
-from clop.rl.envs.levels import TrainLevels
-from clop.rl.envs.vector import Episodes, Frames, Step, installed_backends
-from clop.rl.methods.base import Compose, Plan
+from clop.rl.build import build_learner, split_levels
+from clop.rl.config import TrainConfig
+from clop.rl.envs.backends import installed_backends
+from clop.rl.envs.levels import LevelSet
+from clop.rl.envs.spec import Episodes, Frames, Step
+from clop.rl.methods.base import Compose, Settings
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.clop_auto import ALPHAS, Bandit, ClopAuto, ClopAutoMethod, hold_out
-from clop.rl.network import NetworkConfig
-from clop.rl.ppo import PPOConfig
-from clop.rl.train import build_learner, preset_config
+from clop.rl.ppo import build_network
 
 real_games = pytest.mark.skipif("procgen-mirror" not in installed_backends(), reason="procgen-mirror is not installed")
 
@@ -89,16 +88,16 @@ def test_choices_do_not_depend_on_the_scale_of_returns():
 
 
 def test_the_last_levels_are_held_out():
-    levels = TrainLevels("bigfish", "hard", 100, 50)
-    assert hold_out(levels, None) == (TrainLevels("bigfish", "hard", 100, 45), TrainLevels("bigfish", "hard", 145, 5))
-    assert hold_out(levels, 49) == (TrainLevels("bigfish", "hard", 100, 1), TrainLevels("bigfish", "hard", 101, 49))
-    assert hold_out(TrainLevels("bigfish"), None)[1].num_levels == 20
+    levels = LevelSet("bigfish", "hard", 100, 50)
+    assert hold_out(levels, None) == (LevelSet("bigfish", "hard", 100, 45), LevelSet("bigfish", "hard", 145, 5))
+    assert hold_out(levels, 49) == (LevelSet("bigfish", "hard", 100, 1), LevelSet("bigfish", "hard", 101, 49))
+    assert hold_out(LevelSet("bigfish"), None)[1].num_levels == 20
 
 
 @pytest.mark.parametrize(
     ("levels", "count", "message"),
     [
-        (0, None, "with --levels 0 it has all"),
+        (0, None, "with num_levels=0 it has all"),
         (1, None, "to hold out 1 of 1 training levels"),
         (50, 50, "to hold out 50 of 50 training levels"),
         (50, 0, "it needs at least one"),
@@ -106,33 +105,32 @@ def test_the_last_levels_are_held_out():
 )
 def test_too_few_levels_are_refused(levels, count, message):
     with pytest.raises(UsageError, match=message):
-        hold_out(TrainLevels("bigfish", num_levels=levels), count)
+        hold_out(LevelSet("bigfish", num_levels=levels), count)
 
 
-def test_the_plan_learns_on_the_others():
-    plan = Plan(TrainLevels("bigfish"), PPOConfig(), NetworkConfig(), torch.Generator())
-    method = ClopAuto(levels=30).build()
-    method.configure(plan)
-    assert plan.levels == TrainLevels("bigfish", num_levels=170)
-    assert plan.rollout_mode == "train"
+def test_the_agent_learns_on_the_others():
+    method = ClopAuto(num_levels=30).build()
+    settings = method.configure(Settings(LevelSet("bigfish")))
+    assert settings.levels == LevelSet("bigfish", num_levels=170)
+    assert settings.rollout_mode == "train"
     assert method.notes()["held_out"] == "levels 170 to 199"
 
 
 def test_an_evaluation_on_training_levels_leaves_them_out_and_one_on_unseen_levels_keeps_away_from_them():
     """Neither seen nor unseen. Fails when the return on training levels counts levels that were not learnt on, and
     when the list of strict-v1 differs from that of the other methods."""
-    config = preset_config("bigfish", "quick", methods={"clop_auto": ClopAuto()})
-    assert train_levels(config, "train") == TrainLevels("bigfish", num_levels=45)
-    assert train_levels(config, "test") == TrainLevels("bigfish", num_levels=50)
-    plain = preset_config("bigfish", "quick", methods={"clop": Clop()})
-    assert train_levels(plain, "train") == train_levels(plain, "test") == TrainLevels("bigfish", num_levels=50)
+    config = TrainConfig.preset("quick", "bigfish", method="clop_auto")
+    assert split_levels(config, "train") == LevelSet("bigfish", num_levels=45)
+    assert split_levels(config, "test") == LevelSet("bigfish", num_levels=50)
+    plain = TrainConfig.preset("quick", "bigfish", method="clop")
+    assert split_levels(plain, "train") == split_levels(plain, "test") == LevelSet("bigfish", num_levels=50)
 
 
 @real_games
 def test_training_never_sees_a_held_out_level_and_the_choice_sees_no_other():
-    ppo = PPOConfig(num_envs=4, num_steps=4, epochs=1, minibatches=1)
-    method = ClopAuto(levels=2, envs=3)
-    learner = build_learner(preset_config("leaper", "quick", levels=6, ppo=ppo, methods={"clop_auto": method}))
+    ppo = {"num_envs": 4, "num_steps": 4, "update_epochs": 1, "num_minibatches": 1}
+    method = "clop_auto(num_levels=2, envs=3)"
+    learner = build_learner(TrainConfig.preset("quick", "leaper", method, num_levels=6, ppo=ppo))
     for _ in range(2):
         learner.iterate()
         assert learner.rollout.level_seeds.max() < 4
@@ -147,8 +145,8 @@ def test_training_never_sees_a_held_out_level_and_the_choice_sees_no_other():
 class CountingGames:
     """Two held-out games whose episodes last ``length`` steps and return what ``returns`` says at that time."""
 
-    def __init__(self, *args, **settings):
-        self.num_envs, self.settings = args[1], settings
+    def __init__(self, levels, num_envs, seed, backend):
+        self.num_envs = num_envs
         self.clock, self.length, self.worth = 0, 2, 1.0
 
     def observe(self):
@@ -176,7 +174,7 @@ def auto(make_games=CountingGames, **settings):
 def test_an_alpha_is_judged_by_what_follows_its_updates(make_learner):
     """The arm of iteration k is credited with the return that the network has after it, before the next is chosen."""
     method = auto()
-    learner = make_learner(method, num_envs=2, num_steps=4, minibatches=1)
+    learner = make_learner(method, num_envs=2, num_steps=4, num_minibatches=1)
     (layer,) = (m for m in learner.model.modules() if isinstance(m, CLOP))
     alphas = []
     for k in range(8):
@@ -213,12 +211,12 @@ def test_held_out_games_are_played_in_evaluation_mode(make_learner):
     learner.iterate()
     modes = []
     handle = learner.model.register_forward_hook(lambda m, *_: modes.append((m.training, torch.is_grad_enabled())))
-    noise, training = learner.noise.get_state(), learner.model.training
+    noise, training = learner.method_rng.get_state(), learner.model.training
     method.begin_iteration(learner.context())
     handle.remove()
     assert modes == [(False, False)] * 4
     assert learner.model.training is training
-    assert torch.equal(learner.noise.get_state(), noise)
+    assert torch.equal(learner.method_rng.get_state(), noise)
 
 
 def test_processes_share_the_games_and_choose_alike(make_learner):
@@ -234,7 +232,7 @@ def test_processes_share_the_games_and_choose_alike(make_learner):
     learner, chosen = make_learner(num_envs=2, num_steps=4), []
     for own, other in ((3.0, 5.0), (5.0, 3.0)):
         method = auto(envs=4)
-        method.configure(Plan(TrainLevels("bigfish"), learner.config, NetworkConfig(), torch.Generator()))
+        build_network(method.configure(learner.settings), method, 0, torch.Generator())
         for k in range(10):
             ctx = learner.context()
             ctx.iteration, ctx.workers = k, Pair(other * (1 + method.arm))
@@ -249,10 +247,10 @@ def test_processes_share_the_games_and_choose_alike(make_learner):
 def test_a_resumed_run_goes_on_bit_for_bit(make_learner, noise_games, resumed_as_straight):
     """Judgements, the arm, what has been counted for it, the held-out games and the dice that play them."""
 
-    def games(game, num_envs, *, rand_seed, **settings):
+    def games(levels, num_envs, seed, backend):
         return noise_games(num_envs, seed=5)
 
-    straight, _ = resumed_as_straight(lambda: auto(games, episodes=3), before=3, iterations=3, minibatches=1)
+    straight, _ = resumed_as_straight(lambda: auto(games, episodes=3), before=3, iterations=3, num_minibatches=1)
     method = straight.method.methods["method"]
     assert len(method.bandit.memory) >= 2
     assert method.games.clock == 5 * 4
@@ -260,13 +258,13 @@ def test_a_resumed_run_goes_on_bit_for_bit(make_learner, noise_games, resumed_as
 
 @real_games
 def test_a_resumed_run_goes_on_in_its_real_games(vector):
-    ppo = PPOConfig(num_envs=2, num_steps=4, epochs=1, minibatches=1)
-    settings = {"levels": 6, "ppo": ppo, "methods": {"clop_auto": ClopAuto(levels=2, envs=2, episodes=1)}}
-    straight = build_learner(preset_config("leaper", "quick", **settings))
+    ppo = {"num_envs": 2, "num_steps": 4, "update_epochs": 1, "num_minibatches": 1}
+    config = TrainConfig.preset("quick", "leaper", "clop_auto(num_levels=2, envs=2, episodes=1)", num_levels=6, ppo=ppo)
+    straight = build_learner(config)
     for _ in range(2):
         straight.iterate()
     state = copy.deepcopy(straight.state())
-    resumed = build_learner(preset_config("leaper", "quick", seed=4, **settings))
+    resumed = build_learner(config.changed(seed=4))
     resumed.load(state)
     for learner in (straight, resumed):
         for _ in range(2):
@@ -274,7 +272,7 @@ def test_a_resumed_run_goes_on_in_its_real_games(vector):
     assert torch.equal(vector(straight.model.parameters()), vector(resumed.model.parameters()))
     one, other = (learner.method.methods["clop_auto"].state() for learner in (straight, resumed))
     assert torch.equal(one.pop("games")["games"], other.pop("games")["games"])
-    for name in ("pending", "dice"):
+    for name in ("pending", "action_rng"):
         assert torch.equal(one.pop(name), other.pop(name))
     assert one == other
 
@@ -297,12 +295,12 @@ def test_a_loaded_method_needs_no_games_to_be_evaluated(make_learner):
 
 def test_with_alpha_zero_alone_it_is_ppo_bit_for_bit(make_learner, vector):
     """Nothing to choose: no level is held out and no game is played."""
-    settings = {"mode": "train", "num_envs": 2, "num_steps": 2, "minibatches": 2}
+    settings = {"mode": "train", "num_envs": 2, "num_steps": 2, "num_minibatches": 2}
     base, method = make_learner(**settings), make_learner(auto(make_games=None, largest=0.0), **settings)
     for _ in range(2):
         assert base.iterate()[0] == method.iterate()[0]
     assert torch.equal(vector(base.model.parameters()), vector(method.model.parameters()))
-    assert torch.equal(base.noise.get_state(), method.noise.get_state())
+    assert torch.equal(base.method_rng.get_state(), method.method_rng.get_state())
     assert method.method.notes() == {}
 
 
@@ -326,7 +324,5 @@ def test_settings_that_make_no_sense_are_refused(settings):
 
 def test_the_notes_of_methods_carry_their_names():
     method = Compose({"clop_auto": (auto := ClopAuto().build())})
-    plan = SimpleNamespace(network=NetworkConfig(), generator=torch.Generator(), backend="auto", ppo=PPOConfig())
-    plan.put, plan.act_in, plan.levels = (lambda *_: None), (lambda _: None), TrainLevels("bigfish")
-    auto.configure(plan)
+    auto.configure(Settings(LevelSet("bigfish")))
     assert method.notes() == {"clop_auto.held_out": "levels 180 to 199", "clop_auto.extra_env_steps": 0}

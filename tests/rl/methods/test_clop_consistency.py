@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from clop.errors import UsageError
-from clop.rl.envs.levels import TrainLevels
+from clop.rl.envs.levels import LevelSet
 from clop.rl.losses import policy_divergence
-from clop.rl.methods.base import Compose, Phase, Plan
+from clop.rl.methods.base import Compose, Phase, Settings, View
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.clop_auto import ClopAuto
-from clop.rl.methods.clop_consistency import ClopConsistency
+from clop.rl.methods.clop_consistency import ClopConsistency, OnDemand
 from clop.rl.methods.daac import Daac
-from clop.rl.network import NetworkConfig
-from clop.rl.ppo import PPOConfig
+from clop.rl.ppo import build_network
+from clop.rl.settings import NetworkConfig
 
 PHASE = Phase("ppo", "all", 1, 1, 1.0, 0.5, 0.01)
 
@@ -24,7 +24,7 @@ def ready(make_learner, sharpen, config, **settings):
     learner = sharpen(make_learner(method, num_envs=2, num_steps=2, **settings))
     learner.collect()
     learner.model.train()
-    return learner, method, learner.rollout.minibatch(torch.arange(4))
+    return learner, method, learner.rollout.batch(torch.arange(4))
 
 
 # ---- the divergence ------------------------------------------------------------------------------------------------
@@ -68,11 +68,11 @@ def test_acting_and_the_pass_of_ppo_are_clean(make_learner, sharpen, mode):
 
 def test_the_layer_is_off_except_for_the_question(make_learner, sharpen):
     learner, method, batch = ready(make_learner, sharpen, ClopConsistency(alpha=0.8))
-    before = learner.noise.get_state()
-    views = method.views(learner.model, batch, PHASE, learner.context())
-    assert torch.equal(learner.noise.get_state(), before)
-    method.penalty(learner.model, batch, views, PHASE, learner.context())
-    assert not torch.equal(learner.noise.get_state(), before)
+    before = learner.method_rng.get_state()
+    views = method.views(batch, PHASE, learner.context())
+    assert torch.equal(learner.method_rng.get_state(), before)
+    method.penalty(batch, views, PHASE, learner.context())
+    assert not torch.equal(learner.method_rng.get_state(), before)
     assert not method.layer.active
 
 
@@ -80,36 +80,36 @@ def test_the_layer_is_off_except_for_the_question(make_learner, sharpen):
 
 
 @pytest.mark.parametrize(("slot", "passes"), [("actor_in", 1), ("block3", 2), ("block2", 2)])
-def test_the_trunk_runs_once_where_it_can(make_learner, sharpen, slot, passes):
+def test_the_encoder_runs_once_where_it_can(make_learner, sharpen, slot, passes):
     """And the term is the same as with a second pass through the whole network under the same permutation."""
     config = ClopConsistency(coef=0.5, alpha=0.8, slot=slot)
     learner, method, batch = ready(make_learner, sharpen, config)
     calls = []
-    learner.model.trunk.register_forward_hook(lambda *_: calls.append(1))
-    views = method.views(learner.model, batch, PHASE, learner.context())
-    learner.noise.manual_seed(7)
-    term, logs = method.penalty(learner.model, batch, views, PHASE, learner.context())
+    learner.model.encoder.register_forward_hook(lambda *_: calls.append(1))
+    views = method.views(batch, PHASE, learner.context())
+    learner.method_rng.manual_seed(7)
+    term, logs = method.penalty(batch, views, PHASE, learner.context())
     assert len(calls) == passes
-    learner.noise.manual_seed(7)
+    learner.method_rng.manual_seed(7)
     with method.layer.on():
         permuted = learner.model(batch.obs)
-    expected = policy_divergence(views[0][1].logits, permuted.logits)
+    expected = policy_divergence(views[0].output.logits, permuted.logits)
     assert term.item() == pytest.approx(0.5 * expected.item(), rel=1e-4)
     assert logs["consistency"].item() == pytest.approx(expected.item(), rel=1e-4)
-    assert not torch.allclose(permuted.logits, views[0][1].logits, atol=1e-3)
+    assert not torch.allclose(permuted.logits, views[0].output.logits, atol=1e-3)
 
 
 def test_the_gradient_goes_through_the_permuted_branch_only(make_learner, sharpen, vector):
-    """Down to the trunk; the clean policy is a target."""
+    """Down to the encoder; the clean policy is a target."""
     learner, method, batch = ready(make_learner, sharpen, ClopConsistency(coef=1.0, alpha=0.8))
     model, parameters = learner.model, [p for n, p in learner.model.named_parameters() if "value" not in n]
 
     def gradient(stopped):
         model.zero_grad()
-        ((_, clean),) = method.views(model, batch, PHASE, learner.context())
-        learner.noise.manual_seed(7)
+        ((_, clean),) = method.views(batch, PHASE, learner.context())
+        learner.method_rng.manual_seed(7)
         if stopped is None:
-            term = method.penalty(model, batch, [(1.0, clean)], PHASE, learner.context())[0]
+            term = method.penalty(batch, [View(1.0, clean)], PHASE, learner.context())[0]
         else:
             target = clean.logits.detach() if stopped else clean.logits
             with method.layer.on():
@@ -128,8 +128,8 @@ def test_a_few_steps_on_the_question_alone_make_the_policies_agree(make_learner,
     learner, method, batch = ready(make_learner, sharpen, ClopConsistency(coef=1.0, alpha=0.6))
     optimiser, terms = torch.optim.SGD(learner.model.parameters(), 0.5), []
     for _ in range(12):
-        views = method.views(learner.model, batch, PHASE, learner.context())
-        term, _ = method.penalty(learner.model, batch, views, PHASE, learner.context())
+        views = method.views(batch, PHASE, learner.context())
+        term, _ = method.penalty(batch, views, PHASE, learner.context())
         optimiser.zero_grad()
         term.backward()
         optimiser.step()
@@ -142,12 +142,12 @@ def test_a_few_steps_on_the_question_alone_make_the_policies_agree(make_learner,
 
 @pytest.mark.parametrize("config", [ClopConsistency(coef=0.0), ClopConsistency(alpha=0.0)], ids=["coef", "alpha"])
 def test_at_zero_strength_it_is_ppo_bit_for_bit(make_learner, config, vector):
-    settings = {"num_envs": 2, "num_steps": 2, "minibatches": 2}
+    settings = {"num_envs": 2, "num_steps": 2, "num_minibatches": 2}
     base, method = make_learner(**settings), make_learner(config.build(), **settings)
     for _ in range(2):
         assert base.iterate()[0] == method.iterate()[0]
     assert torch.equal(vector(base.model.parameters()), vector(method.model.parameters()))
-    assert torch.equal(base.noise.get_state(), method.noise.get_state())
+    assert torch.equal(base.method_rng.get_state(), method.method_rng.get_state())
 
 
 def test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight):
@@ -170,15 +170,15 @@ def test_two_ways_to_use_the_layer_cannot_be_combined(other):
 
 
 def test_the_layer_goes_where_that_of_clop_goes():
-    def slots(config, **network):
-        plan = Plan(TrainLevels("chaser"), PPOConfig(), NetworkConfig(**network), torch.Generator())
-        config.build().configure(plan)
-        return {slot: [layer.clop.alpha for layer in chain] for slot, chain in plan.slots.items()}
+    def places(config, **network):
+        method, settings = config.build(), Settings(LevelSet("chaser"), network=NetworkConfig(**network))
+        model = build_network(method.configure(settings), method, 0, torch.Generator())
+        return {name: layer.clop.alpha for name, layer in model.named_modules() if isinstance(layer, OnDemand)}
 
-    assert slots(ClopConsistency()) == {"actor_in": [0.8]}
-    assert slots(ClopConsistency(alpha=0.1), impoola=True) == {"block2": [0.1]}
+    assert places(ClopConsistency()) == {"actor_in": 0.8}
+    assert places(ClopConsistency(alpha=0.1), impoola=True) == {"encoder.block2_out": 0.1}
     with pytest.raises(UsageError, match="would do nothing"):
-        slots(ClopConsistency(slot="actor_in"), impoola=True)
+        places(ClopConsistency(slot="actor_in"), impoola=True)
 
 
 @pytest.mark.parametrize("settings", [{"coef": -1}, {"alpha": 1.5}])

@@ -8,8 +8,7 @@ from torch import nn
 
 from clop import CLOP
 from clop.errors import UsageError
-from clop.rl.games import NUM_ACTIONS
-from clop.rl.methods.base import Compose, Method, Phase
+from clop.rl.methods.base import Compose, Method, Phase, View
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.idaac import Idaac
@@ -63,9 +62,8 @@ def test_the_passes_of_an_update_are_those_of_the_paper(make_learner):
     """One epoch of the policy with its entropy, nine of the value, whose coefficient is 1 and not 0.5."""
     learner = small(make_learner, Daac().build())
     policy, value = phases(learner)
-    assert (policy.group, policy.epochs, policy.policy, policy.value, policy.entropy) == ("policy", 1, 1, 0, 0.01)
-    assert (value.group, value.epochs, value.policy, value.value, value.entropy) == ("value", 9, 0, 1, 0)
-    assert (policy.every, value.every) == (1, 1)
+    assert policy == Phase("policy", "policy", 1, 1, policy_coef=1, vf_coef=0, ent_coef=0.01, every=1)
+    assert value == Phase("value", "value", 9, 1, policy_coef=0, vf_coef=1, ent_coef=0, every=1)
     assert Daac().advantage_coef == 0.25
 
 
@@ -99,15 +97,15 @@ def test_the_head_reads_the_features_and_the_stored_action(make_learner):
     head = learner.model.adv_head
     with torch.no_grad():
         head.weight.zero_()
-        head.weight[0, FEATURES:] = torch.arange(float(NUM_ACTIONS))
+        head.weight[0, FEATURES:] = torch.arange(15.0)
     learner.collect()
-    batch = learner.rollout.minibatch(torch.arange(4)).replace(actions=torch.tensor([3, 0, 14, 7]))
-    ((_, output),) = learner.method.views(learner.model, batch, phases(learner)[0], learner.context())
+    batch = learner.rollout.batch(torch.arange(4)).replace(actions=torch.tensor([3, 0, 14, 7]))
+    ((_, output),) = learner.method.views(batch, phases(learner)[0], learner.context())
     assert output.aux["advantage"].tolist() == [3, 0, 14, 7]
     assert output.value is None
     with torch.no_grad():
         head.weight[0, 0] = 1
-    ((_, output),) = learner.method.views(learner.model, batch, phases(learner)[0], learner.context())
+    ((_, output),) = learner.method.views(batch, phases(learner)[0], learner.context())
     torch.testing.assert_close(output.aux["advantage"], batch.actions + output.features[:, 0])
 
 
@@ -115,20 +113,20 @@ def test_the_error_of_the_head_is_squared_and_not_halved(make_learner):
     """0.25 (1 + 0 + 4 + 9) / 4."""
     learner = small(make_learner, Daac().build())
     learner.collect()
-    batch = learner.rollout.minibatch(torch.arange(4)).replace(advantages=torch.tensor([1.0, 2.0, 3.0, 4.0]))
-    views = [(1.0, Output(aux={"advantage": torch.tensor([2.0, 2.0, 1.0, 1.0])}))]
+    batch = learner.rollout.batch(torch.arange(4)).replace(advantages=torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    views = [View(1.0, Output(aux={"advantage": torch.tensor([2.0, 2.0, 1.0, 1.0])}))]
     policy, value = phases(learner)
-    term, logs = learner.method.penalty(learner.model, batch, views, policy, learner.context())
+    term, logs = learner.method.penalty(batch, views, policy, learner.context())
     assert term.item() == 0.25 * 14 / 4
     assert logs["advantage_loss"].item() == 14 / 4
-    assert learner.method.penalty(learner.model, batch, views, value, learner.context()) == (None, {})
+    assert learner.method.penalty(batch, views, value, learner.context()) == (None, {})
 
 
 def test_surrogate_and_head_have_advantages_normalised_over_the_rollout(make_learner):
     """Unbiased standard deviation plus 1e-5, whatever the preset says."""
     watching = Watching()
     method = Compose({"daac": Daac(value_epochs=1).build(), "watching": watching})
-    learner = small(make_learner, method, minibatches=2, advantage_norm="minibatch", advantage_epsilon=1e-8)
+    learner = small(make_learner, method, num_minibatches=2, advantage_norm="minibatch", advantage_epsilon=1e-8)
     assert learner.config.advantage_epsilon == 1e-5
     learner.method.begin_iteration(learner.context())
     learner.collect()
@@ -161,20 +159,23 @@ def test_advantages_come_from_the_value_network_alone(make_learner):
 class TwoPhases(Method):
     """DAAC without its head."""
 
-    def configure(self, plan):
-        plan.network = replace(plan.network, topology="decoupled", dense_init="orthogonal")
-        plan.ppo = replace(plan.ppo, advantage_norm="batch", advantage_std="unbiased", advantage_epsilon=1e-5)
+    def configure(self, settings):
+        return replace(
+            settings,
+            network=replace(settings.network, topology="decoupled", dense_init="orthogonal"),
+            ppo=replace(settings.ppo, advantage_norm="batch", advantage_std="unbiased", advantage_epsilon=1e-5),
+        )
 
     def phases(self, ppo, ctx):
         return [
-            Phase("policy", "policy", 1, ppo.minibatches, policy=1.0, value=0.0, entropy=0.01),
-            Phase("value", "value", 2, ppo.minibatches, policy=0.0, value=1.0, entropy=0.0),
+            Phase("policy", "policy", 1, ppo.num_minibatches, policy_coef=1.0, vf_coef=0.0, ent_coef=0.01),
+            Phase("value", "value", 2, ppo.num_minibatches, policy_coef=0.0, vf_coef=1.0, ent_coef=0.0),
         ]
 
 
 def test_without_the_head_it_is_decoupled_ppo_bit_for_bit(make_learner):
-    base = small(make_learner, TwoPhases(), minibatches=2)
-    method = small(make_learner, Daac(advantage_coef=0.0, value_epochs=2).build(), minibatches=2)
+    base = small(make_learner, TwoPhases(), num_minibatches=2)
+    method = small(make_learner, Daac(advantage_coef=0.0, value_epochs=2).build(), num_minibatches=2)
     head = {"adv_head.weight", "adv_head.bias"}
     start = method.model.state_dict()["adv_head.weight"].clone()
     for _ in range(2):
@@ -189,7 +190,7 @@ def test_with_the_head_it_is_not(make_learner):
     base, method = (small(make_learner, m) for m in (TwoPhases(), Daac(value_epochs=2).build()))
     base.iterate(), method.iterate()
     assert not torch.equal(base.model.neck.dense.weight, method.model.neck.dense.weight)
-    assert torch.equal(base.model.value_neck.dense.weight, method.model.value_neck.dense.weight)
+    assert torch.equal(base.model.critic_neck.dense.weight, method.model.critic_neck.dense.weight)
 
 
 def test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight):
@@ -201,7 +202,7 @@ def test_with_clop_the_policy_network_alone_reads_permuted_maps(make_learner, sh
     method = Compose({"daac": Daac(value_epochs=1).build(), "clop": Clop(alpha=0.8).build()})
     permuted = sharpen(small(make_learner, method))
     assert [name for name, m in permuted.model.named_modules() if isinstance(m, CLOP)] == ["actor_in"]
-    assert permuted.rollout_mode == "train"
+    assert permuted.settings.rollout_mode == "train"
     obs, actions = frames(3), torch.tensor([1, 2, 3])
     with torch.no_grad():
         one, other = plain.model(obs, actions=actions), permuted.model(obs, actions=actions)
@@ -212,7 +213,7 @@ def test_with_clop_the_policy_network_alone_reads_permuted_maps(make_learner, sh
 
 
 def test_a_falling_learning_rate_falls_for_both_networks(make_learner):
-    learner = make_learner(Daac(value_epochs=1).build(), num_envs=2, num_steps=2, schedule="linear", total_steps=16)
+    learner = make_learner(Daac(value_epochs=1).build(), num_envs=2, num_steps=2, schedule="linear", total_timesteps=16)
     learner.iterate()
     rates = {name: optimiser.param_groups[0]["lr"] for name, optimiser in learner.optimisers.items()}
     assert {"policy", "value"} <= rates.keys()

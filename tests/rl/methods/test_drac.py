@@ -7,13 +7,12 @@ import torch
 
 from clop.augment import AUGMENTATIONS, augmentation
 from clop.errors import UsageError
-from clop.rl.envs.levels import TrainLevels
+from clop.rl.envs.levels import LevelSet
 from clop.rl.games import GAMES
 from clop.rl.methods import compose
-from clop.rl.methods.base import Phase, Plan
+from clop.rl.methods.base import Phase, Settings
 from clop.rl.methods.drac import Drac, disagreement, policy_distance, value_distance
-from clop.rl.network import NetworkConfig, Output
-from clop.rl.ppo import PPOConfig
+from clop.rl.network import Output, slots_of
 
 PHASE = Phase("ppo", "all", 1, 1, 1.0, 0.5, 0.01)
 LN2, LN3 = math.log(2), math.log(3)
@@ -90,11 +89,11 @@ def test_both_divergences_have_the_same_gradient_on_average():
 
 def penalty(learner, phase=PHASE):
     """Of the rollout at hand, the clean pass, and the method's names for its parts."""
-    batch = learner.rollout.minibatch(torch.arange(len(learner.rollout)))
+    batch = learner.rollout.batch(torch.arange(len(learner.rollout)))
     learner.model.train()
     ctx = learner.context()
-    views = learner.method.views(learner.model, batch, phase, ctx)
-    term, logs = learner.method.penalty(learner.model, batch, views, phase, ctx)
+    views = learner.method.views(batch, phase, ctx)
+    term, logs = learner.method.penalty(batch, views, phase, ctx)
     return batch, views, term, logs
 
 
@@ -130,20 +129,20 @@ def test_no_gradient_reaches_the_network_through_the_clean_pass(make_learner, sh
     for name in ("penalty", "target without gradient", "attached"):
         learner = sharpen(make_learner(compose({"drac": Drac(aug="crop")})))
         learner.collect()
-        learner.noise.manual_seed(3)
-        batch = learner.rollout.minibatch(torch.arange(16))
+        learner.method_rng.manual_seed(3)
+        batch = learner.rollout.batch(torch.arange(16))
         with torch.set_grad_enabled(name != "target without gradient"):
             clean = learner.model(batch.obs)
         learner.model.zero_grad()
         if name == "attached":
-            frames = augmentation("crop")(batch.obs.permute(0, 3, 1, 2), generator=learner.noise)
+            frames = augmentation("crop")(batch.obs.permute(0, 3, 1, 2), generator=learner.method_rng)
             other = learner.model(frames.permute(0, 2, 3, 1))
             log_probs = clean.logits.log_softmax(-1)
             kl = (log_probs.exp() * (log_probs - other.logits.log_softmax(-1))).sum(-1).mean()
             (kl + 0.5 * ((clean.value - other.value) ** 2).mean()).backward()
         else:
             terms = disagreement(
-                learner.model, batch, clean, learner.method.methods["drac"].augmentation, "exact", learner.noise
+                learner.model, batch, clean, learner.method.methods["drac"].augmentation, "exact", learner.method_rng
             )
             sum(terms.values()).backward()
         gradients[name] = gradient(learner)
@@ -153,7 +152,7 @@ def test_no_gradient_reaches_the_network_through_the_clean_pass(make_learner, sh
 
 def test_one_more_pass_for_each_micro_batch_and_none_while_acting(make_learner):
     passes = []
-    learner = make_learner(compose({"drac": Drac()}), micro_batch=8, epochs=2, small=True)
+    learner = make_learner(compose({"drac": Drac()}), micro_batch=8, update_epochs=2, small=True)
     learner.model.register_forward_hook(lambda *_: passes.append(torch.is_grad_enabled()))
     learner.iterate()
     assert passes == [False] * 5 + [True] * (2 * 2 * 2)
@@ -161,7 +160,7 @@ def test_one_more_pass_for_each_micro_batch_and_none_while_acting(make_learner):
 
 def test_acting_and_the_terms_of_ppo_are_on_clean_frames(make_learner, sharpen, noise_games):
     games = noise_games(4)
-    learner = sharpen(make_learner(compose({"drac": Drac(aug="random-conv")}), games))
+    learner = sharpen(make_learner(compose({"drac": Drac(aug="random_conv")}), games))
     metrics, _ = learner.iterate()
     for t, (frames, *_) in enumerate(games.told):
         assert torch.equal(learner.rollout.obs[t], torch.from_numpy(frames.obs))
@@ -196,7 +195,7 @@ def test_a_phase_without_policy_or_value_has_no_such_term(make_learner):
 def test_the_augmentation_is_the_authors_best_for_the_game_unless_given(game):
     for config, name in ((Drac(), GAMES[game].best_augmentation), (Drac(aug="rotate"), "rotate")):
         method = config.build()
-        method.configure(Plan(TrainLevels(game), PPOConfig(), NetworkConfig(), torch.Generator()))
+        method.fill(slots_of("impala"), method.configure(Settings(LevelSet(game))))
         assert isinstance(method.augmentation, AUGMENTATIONS[name])
         assert method.notes() == {"augmentation": name}
 

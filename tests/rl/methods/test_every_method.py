@@ -1,5 +1,6 @@
 """What holds for every method alike: its name, that at zero strength it is its base, and that it trains."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,11 @@ import torch
 from clop.cli import main
 from clop.errors import UsageError
 from clop.experiments.run_folder import RunFolder, read_checkpoint
-from clop.rl.envs.vector import installed_backends
-from clop.rl.methods import METHODS, compose, names
-from clop.rl.methods.base import Method
+from clop.rl.config import TrainConfig
+from clop.rl.envs.backends import installed_backends
+from clop.rl.envs.levels import LevelSet
+from clop.rl.methods import METHODS, compose, parse
+from clop.rl.methods.base import Method, Settings
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.clop_auto import ClopAuto, ClopAutoMethod
 from clop.rl.methods.clop_consistency import ClopConsistency
@@ -23,6 +26,12 @@ from clop.rl.methods.rad import Rad
 from clop.rl.methods.rand_fm import RandFm
 from clop.rl.methods.ucb_drac import UcbDrac
 from clop.rl.methods.weight_decay import WeightDecay
+from clop.rl.network import slots_of
+from clop.rl.settings import NetworkConfig, PPOConfig
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[2].joinpath("docs", "methods.md").read_text()
+TOGETHER = ("idaac+clop", "rad+clop", "mixreg+clop", "drac+clop")
 
 _UNIFORM = {"value_epochs": 2, "value_every": 1, "advantage_coef": 0.25}
 
@@ -44,7 +53,7 @@ ZERO = {
 PUBLISHED = {
     "batch_norm": {"where": "all", "statistics": "running"},
     "clop": {"alpha": None, "slot": None, "critic": "clean", "variant": "paper", "rollout_mode": "train"},
-    "clop_auto": {"levels": None, "largest": 1.0, "variant": "paper"},
+    "clop_auto": {"num_levels": None, "largest": 1.0, "variant": "paper"},
     "clop_consistency": {"coef": 0.1, "alpha": None, "variant": "paper"},
     "daac": {"policy_epochs": 1, "value_epochs": 9, "value_every": 1, "advantage_coef": 0.25},
     "drac": {"alpha_r": 0.1, "aug": None, "kl": "exact", "flip_axis": "horizontal"},
@@ -62,32 +71,45 @@ PUBLISHED = {
 SIZES = {
     "--ppo.num-envs": "4",
     "--ppo.num-steps": "8",
-    "--ppo.minibatches": "2",
-    "--ppo.epochs": "1",
-    "--levels": "20",
-    "--steps": "64",
+    "--ppo.num-minibatches": "2",
+    "--ppo.update-epochs": "1",
+    "--num-levels": "20",
+    "--total-timesteps": "64",
 }
 
 # Batch norm has no strength; DAAC and IBAC-SNI build another network, and their own tests compare what can be.
 WITHOUT_ZERO = {"batch_norm", "daac", "ibac_sni"}
 
 
+def left_out(folder):
+    """Methods that are neither in the tables above nor have a file of tests of their own in the folder."""
+    in_tables = (ZERO.keys() | WITHOUT_ZERO) & PUBLISHED.keys()
+    return {name for name in METHODS if name not in in_tables and not (folder / f"test_{name}.py").exists()}
+
+
+def without_a_page(text):
+    """Methods that have no part of that text, or one without a formula; and parts that are of no method."""
+    pages = dict(page.split("\n", 1) for page in text.split("\n## ")[1:])
+    complete = {name for name, page in pages.items() if page.count("$$") >= 2}
+    return (METHODS.keys() | {"ppo"}) ^ complete
+
+
 def test_no_method_is_left_out():
-    assert METHODS.keys() == ZERO.keys() | WITHOUT_ZERO
+    assert left_out(HERE) == set()
+    assert ZERO.keys() | WITHOUT_ZERO == PUBLISHED.keys()
+    assert PUBLISHED.keys() <= METHODS.keys()
 
 
 def test_every_method_has_its_page_with_a_formula():
-    text = Path(__file__).parents[3].joinpath("docs", "methods.md").read_text()
-    pages = dict(page.split("\n", 1) for page in text.split("\n## ")[1:])
-    assert pages.keys() == METHODS.keys() | {"ppo"}
-    assert all(page.count("$$") >= 2 for page in pages.values())
+    assert without_a_page(PAGE) == set()
 
 
-def test_methods_are_named_one_by_one_or_joined():
-    assert names("ppo") == []
-    assert names("clop") == ["clop"]
-    assert names("dropout+clop") == ["dropout", "clop"]
-    assert names("ppo + clop") == ["clop"]
+def test_methods_are_named_one_by_one_or_joined_each_with_its_settings():
+    assert parse("ppo") == {}
+    assert parse("clop") == {"clop": Clop()}
+    assert list(parse("dropout+clop")) == ["dropout", "clop"]
+    assert parse("ppo + clop") == {"clop": Clop()}
+    assert parse("clop(alpha=0.3)+rad") == {"clop": Clop(alpha=0.3), "rad": Rad()}
 
 
 @pytest.mark.parametrize(
@@ -100,7 +122,7 @@ def test_methods_are_named_one_by_one_or_joined():
 )
 def test_a_name_that_is_none_is_refused(text, message):
     with pytest.raises(UsageError, match=message.replace("?", r"\?")):
-        names(text)
+        parse(text)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -111,28 +133,116 @@ def test_a_config_builds_its_method_and_cannot_be_changed(name):
         config.rollout_mode = "eval"
 
 
+@pytest.fixture
+def built(noise_games):
+    """A method with the settings a user gets, and no game engine."""
+
+    def build(name):
+        if name == "clop_auto":
+            return ClopAutoMethod(ClopAuto(envs=2), lambda levels, envs, *_: noise_games(envs, seed=7, end=0.5))
+        return METHODS[name]().build()
+
+    return build
+
+
+def somewhere():
+    """Settings that differ in what methods look at or change: the game, PPO's normalisation, the network's shape."""
+    network = NetworkConfig(topology="split", impoola=True)
+    return Settings(LevelSet("bigfish")), Settings(LevelSet("plunder"), PPOConfig(advantage_norm="batch"), network)
+
+
+def assert_pure(make_method):
+    method, before = make_method(), torch.get_rng_state()
+    for settings, untouched in zip(somewhere(), somewhere(), strict=True):
+        edited = method.configure(settings)
+        method.fill(slots_of(edited.network.encoder), edited)
+        assert method.configure(settings) == edited
+        assert make_method().configure(untouched) == edited
+        assert settings == untouched
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [*METHODS, *TOGETHER, "rad(aug=random_conv, where=collect-step)", "dropout(style=coinrun)", "dropout(style=sni)"],
+)
+def test_what_a_method_does_before_the_network_is_built_is_pure(text):
+    """Asked twice, or after other settings, it gives the same; it leaves what it was given, and draws nothing.
+
+    Fails for one that remembers its first answer, counts its calls, or makes its layers before the seed is set.
+    """
+    assert_pure(lambda: compose(parse(text)))
+
+
+class Remembers(Method):
+    """Its first answer."""
+
+    first = None
+
+    def configure(self, settings):
+        self.first = self.first or settings.act_in("train")
+        return self.first
+
+
+class Counts(Method):
+    """Takes another level each time."""
+
+    calls = 0
+
+    def configure(self, settings):
+        self.calls += 1
+        return replace(settings, levels=replace(settings.levels, num_levels=200 - self.calls))
+
+
+class DrawsWhileConfiguring(Method):
+    def configure(self, settings):
+        return replace(settings, levels=settings.levels.single(int(torch.randint(1, ()))))
+
+
+class DrawsWhileFilling(Method):
+    def fill(self, slots, settings):
+        layer = torch.nn.Conv2d(3, 3, 1)
+        slots.put("input", lambda _: layer)
+
+
+@pytest.mark.parametrize("method", [Remembers, Counts, DrawsWhileConfiguring, DrawsWhileFilling])
+def test_a_method_that_is_not_pure_is_found_out(method):
+    """The control of the test above."""
+    with pytest.raises(AssertionError):
+        assert_pure(method)
+    assert_pure(Method)
+
+
 @pytest.mark.parametrize("name", METHODS)
+def test_a_method_that_was_asked_before_trains_bit_for_bit_like_a_fresh_one(make_learner, vector, built, name):
+    """A run is checked, and its levels looked up, before it begins; fails when something is left over from that."""
+    fresh, asked = built(name), built(name)
+    for settings in somewhere():
+        edited = asked.configure(settings)
+        asked.fill(slots_of(edited.network.encoder), edited)
+    one, other = (make_learner(method, num_envs=2, num_steps=2) for method in (fresh, asked))
+    assert one.settings == other.settings
+    assert one.iterate()[0] == other.iterate()[0]
+    assert torch.equal(vector(one.model.parameters()), vector(other.model.parameters()))
+    assert one.method.notes() == other.method.notes()
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_the_defaults_are_the_published_ones(name):
     """Fails for the 0.5 that DrAC's bandit has as a class and no run of its authors used, among others."""
     assert PUBLISHED[name].items() <= vars(METHODS[name]()).items()
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight, noise_games, name):
+def test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight, built, name):
     """With the settings a user gets; for what else a method may keep, see its own tests."""
-
-    def build():
-        if name == "clop_auto":
-            return ClopAutoMethod(ClopAuto(envs=2), lambda game, num_envs, **_: noise_games(num_envs, seed=7, end=0.5))
-        return METHODS[name]().build()
-
-    resumed_as_straight(build)
+    resumed_as_straight(lambda: built(name))
 
 
 @pytest.mark.parametrize("name", ZERO)
 def test_at_zero_strength_it_updates_bit_for_bit_like_its_base(make_learner, sharpen, vector, name):
     config, base = ZERO[name]
-    settings = {"num_envs": 2, "num_steps": 4, "minibatches": 2, "mode": "train"}
+    settings = {"num_envs": 2, "num_steps": 4, "num_minibatches": 2, "mode": "train"}
     plain = sharpen(make_learner(compose({} if base is None else {"base": base}), **settings))
     method = sharpen(make_learner(compose({name: config}), **settings))
     for _ in range(2):
@@ -145,7 +255,7 @@ def test_mixed_with_all_the_weight_on_one_it_updates_bit_for_bit_like_ppo(make_l
     """Every frame and column goes through the mixing here, beside a partner that counts for nothing."""
     pairs = lambda count, *_: (torch.arange(count), torch.arange(count).flip(0), torch.ones(count))  # noqa: E731
     monkeypatch.setattr("clop.rl.methods.mixreg.draw_pairs", pairs)
-    settings = {"num_envs": 2, "num_steps": 4, "minibatches": 2}
+    settings = {"num_envs": 2, "num_steps": 4, "num_minibatches": 2}
     plain, mixed = (sharpen(make_learner(compose(of), **settings)) for of in ({}, {"mixreg": Mixreg()}))
     for _ in range(2):
         assert plain.iterate()[0] == mixed.iterate()[0]
@@ -163,7 +273,7 @@ SAME_IN_ALL = {
 @pytest.mark.slow
 @pytest.mark.skipif(not installed_backends(), reason="needs games")
 @pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("method", [*METHODS, "idaac+clop", "rad+clop", "mixreg+clop", "drac+clop"])
+@pytest.mark.parametrize("method", [*METHODS, *TOGETHER])
 def test_it_trains_through_the_command_line(method, processes, tmp_path, capsys, assert_same_state):
     """Some updates on a real game, in one process and in two, and an evaluation."""
     out = tmp_path / "run"
@@ -177,3 +287,51 @@ def test_it_trains_through_the_command_line(method, processes, tmp_path, capsys,
         for part in SAME_IN_ALL.get(name, ()):
             assert_same_state(states[0][name][part], states[-1][name][part])
     assert f"fruitbot with {method}" in capsys.readouterr().out
+
+
+# ---- a new method --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shy:
+    """A method that this repository does not have."""
+
+    coef: float = 0.1
+
+    def build(self):
+        return ShyMethod(self)
+
+
+class ShyMethod(Method):
+    def __init__(self, config):
+        self.config = config
+
+    def penalty(self, batch, views, phase, ctx):
+        term = (views[0].output.logits ** 2).mean()
+        return self.config.coef * term, {"shyness": term}
+
+
+def test_a_new_method_costs_nothing_but_itself(
+    monkeypatch, tmp_path, make_learner, sharpen, vector, built, resumed_as_straight
+):
+    """Its file, its line, its page and its tests. Fails when a table of the others has to know it.
+
+    What is recorded of methods, runs and timings, asks nothing of it either: see tests/test_results.py.
+    """
+    monkeypatch.setitem(METHODS, "shy", Shy)
+    assert "shy" in left_out(tmp_path)
+    (tmp_path / "test_shy.py").touch()
+    assert "shy" not in left_out(tmp_path)
+    assert without_a_page(PAGE) == without_a_page(f"{PAGE}\n## shy\nWords alone.\n") == {"shy"}
+    assert without_a_page(f"{PAGE}\n## shy\n$$ l^2 $$\n") == set()
+
+    config = TrainConfig.preset("quick", "bigfish", "shy(coef=0.2)+clop")
+    assert (config.method, config.methods["shy"]) == ("shy+clop", Shy(0.2))
+    assert TrainConfig.fromdict(config.asdict()) == config
+
+    test_a_config_builds_its_method_and_cannot_be_changed("shy")
+    test_what_a_method_does_before_the_network_is_built_is_pure("shy")
+    test_a_method_that_was_asked_before_trains_bit_for_bit_like_a_fresh_one(make_learner, vector, built, "shy")
+    test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight, built, "shy")
+    metrics, _ = sharpen(make_learner(compose(parse("shy")))).iterate()
+    assert metrics["shyness"] > 0

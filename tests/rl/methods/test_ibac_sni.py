@@ -7,11 +7,13 @@ import torch
 from torch.distributions import Categorical, Normal, kl_divergence
 
 from clop.errors import UsageError
-from clop.rl.methods.base import Compose, Method, Phase
+from clop.rl.encoders.base import Site
+from clop.rl.methods.base import Compose, Method, Phase, View
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.ibac_sni import Bottleneck, IbacSni, information, mixture
-from clop.rl.network import FEATURES, NetworkConfig, Output
+from clop.rl.network import FEATURES, Output
+from clop.rl.settings import NetworkConfig
 
 PHASE = Phase("ppo", "all", 1, 1, 1.0, 0.5, 0.01)
 
@@ -26,7 +28,11 @@ def ready(make_learner, sharpen, config, **settings):
     learner = sharpen(make_learner(method, num_envs=2, num_steps=2, **settings))
     learner.collect()
     learner.model.train()
-    return learner, method, learner.rollout.minibatch(torch.arange(4))
+    return learner, method, learner.rollout.batch(torch.arange(4))
+
+
+def bottleneck(shape, **network):
+    return Bottleneck(Site(shape, NetworkConfig(**network), 15, torch.Generator()))
 
 
 def spread_gradient(model):
@@ -86,29 +92,35 @@ def test_the_network_has_the_published_size_and_starts_almost_silent(make_learne
     learner = make_learner(IbacSni().build())
     assert sum(p.numel() for p in learner.model.parameters()) == 1_150_800
     assert learner.model.policy_head.weight.norm(dim=1).max() < 0.011  # gain 0.01, which the reference loses
-    neck = Bottleneck(NetworkConfig())
+    neck = bottleneck((32, 8, 8))
     torch.nn.init.zeros_(neck.dense.weight)
     _, aux = neck(torch.rand(2, 32, 8, 8))
     assert aux["sigma"].mean().item() == pytest.approx(math.log(1 + math.exp(-5)), rel=1e-5)
     assert aux["mean"].shape == aux["sigma"].shape == (2, 256)
 
 
+def test_the_neck_does_not_change_the_start_of_the_encoder(make_learner, vector):
+    """Fails when it is drawn before its place."""
+    base, method = make_learner(), make_learner(IbacSni().build())
+    assert torch.equal(vector(base.model.encoder.parameters()), vector(method.model.encoder.parameters()))
+
+
 def test_the_pooled_and_wide_networks_have_a_bottleneck_too():
-    neck = Bottleneck(NetworkConfig(width=2, impoola=True, dense_init="orthogonal"))
+    neck = bottleneck((64, 8, 8), width=2, impoola=True, dense_init="orthogonal")
     assert neck(torch.rand(3, 64, 8, 8))[0].shape == (3, 256)
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_acting_and_evaluating_know_no_noise(make_learner, sharpen, training):
     learner, method, batch = ready(make_learner, sharpen, IbacSni())
-    before = learner.noise.get_state()
-    one = method.act(learner.model, batch.obs, "eval", learner.context())
-    two = method.act(learner.model, batch.obs, "rollout", learner.context())
+    before = learner.method_rng.get_state()
+    one = method.act(batch.obs, "eval", learner.context())
+    two = method.act(batch.obs, "rollout", learner.context())
     assert torch.equal(one.logits, two.logits)
     with torch.no_grad():
         other = learner.model.train(training)(batch.obs)
     torch.testing.assert_close(other.logits, one.logits)
-    assert torch.equal(learner.noise.get_state(), before)
+    assert torch.equal(learner.method_rng.get_state(), before)
     torch.testing.assert_close(one.log_prob(batch.actions), batch.log_probs, atol=1e-4, rtol=1e-4)
 
 
@@ -116,21 +128,21 @@ def test_without_spread_both_views_are_the_same(make_learner, sharpen):
     learner, method, batch = ready(make_learner, sharpen, IbacSni())
     with torch.no_grad():
         learner.model.neck.dense.bias[FEATURES:] = -200  # softplus of which is 0
-    (w1, still), (w2, noisy) = method.views(learner.model, batch, PHASE, learner.context())
+    (w1, still), (w2, noisy) = method.views(batch, PHASE, learner.context())
     assert (w1, w2) == (0.5, 0.5)
     torch.testing.assert_close(noisy.log_prob(batch.actions), still.log_prob(batch.actions))
     torch.testing.assert_close(noisy.entropy(), still.entropy())
     assert noisy.value is still.value
     with torch.no_grad():
         learner.model.neck.dense.bias[FEATURES:] = 5.0
-    (_, still), (_, noisy) = method.views(learner.model, batch, PHASE, learner.context())
+    (_, still), (_, noisy) = method.views(batch, PHASE, learner.context())
     assert not torch.allclose(noisy.log_prob(batch.actions), still.log_prob(batch.actions), atol=1e-3)
 
 
 def test_the_noisy_view_is_made_of_rectified_draws(make_learner, sharpen):
     learner, method, batch = ready(make_learner, sharpen, IbacSni(samples=3))
-    learner.noise.manual_seed(5)
-    _, (_, noisy) = method.views(learner.model, batch, PHASE, learner.context())
+    learner.method_rng.manual_seed(5)
+    _, (_, noisy) = method.views(batch, PHASE, learner.context())
     noise = torch.randn(3, 4, 256, generator=torch.Generator().manual_seed(5))
     mean, sigma = noisy.aux["mean"], noisy.aux["sigma"]
     each = [learner.model.policy_head((mean + sigma * e).relu()).softmax(-1) for e in noise]
@@ -140,7 +152,7 @@ def test_the_noisy_view_is_made_of_rectified_draws(make_learner, sharpen):
 def test_the_critic_never_moves_the_spread_and_the_noisy_policy_does(make_learner, sharpen):
     """Fails when the value is read from a noisy latent."""
     learner, method, batch = ready(make_learner, sharpen, IbacSni())
-    _, (_, noisy) = method.views(learner.model, batch, PHASE, learner.context())
+    _, (_, noisy) = method.views(batch, PHASE, learner.context())
     noisy.value.sum().backward(retain_graph=True)
     assert learner.model.neck.dense.weight.grad.any()
     assert not spread_gradient(learner.model).any()
@@ -148,7 +160,7 @@ def test_the_critic_never_moves_the_spread_and_the_noisy_policy_does(make_learne
     assert spread_gradient(learner.model).any()
 
 
-def test_clop_between_trunk_and_bottleneck_keeps_the_critic_clean(make_learner, sharpen):
+def test_clop_between_encoder_and_bottleneck_keeps_the_critic_clean(make_learner, sharpen):
     method = Compose({"ibac_sni": IbacSni().build(), "clop": Clop(alpha=0.8, rollout_mode="eval").build()})
     learner = sharpen(make_learner(method, num_envs=2, num_steps=2))
     obs = frames(3)
@@ -165,10 +177,10 @@ def test_clop_between_trunk_and_bottleneck_keeps_the_critic_clean(make_learner, 
 def test_the_loss_is_the_weighted_sum_of_both_views_and_the_information(make_learner, sharpen):
     config = IbacSni(lam=0.25, beta=0.01, weight_decay=0.0)
     learner, method, batch = ready(make_learner, sharpen, config)
-    learner.noise.manual_seed(1)
+    learner.method_rng.manual_seed(1)
     loss, logs = learner._loss(batch, PHASE, learner.context())
-    learner.noise.manual_seed(1)
-    (_, still), (_, noisy) = method.views(learner.model, batch, PHASE, learner.context())
+    learner.method_rng.manual_seed(1)
+    (_, still), (_, noisy) = method.views(batch, PHASE, learner.context())
 
     def policy(output):
         ratio = (output.log_prob(batch.actions) - batch.log_probs).exp()
@@ -185,11 +197,11 @@ def test_the_loss_is_the_weighted_sum_of_both_views_and_the_information(make_lea
 
 def test_with_the_whole_loss_silent_the_means_square_stands_for_the_information(make_learner, sharpen):
     learner, method, batch = ready(make_learner, sharpen, IbacSni(lam=1.0, beta=0.1, weight_decay=0.0))
-    before = learner.noise.get_state()
-    ((weight, still),) = method.views(learner.model, batch, PHASE, learner.context())
+    before = learner.method_rng.get_state()
+    ((weight, still),) = method.views(batch, PHASE, learner.context())
     assert weight == 1
-    assert torch.equal(learner.noise.get_state(), before)
-    term, logs = method.penalty(learner.model, batch, [(1.0, still)], PHASE, learner.context())
+    assert torch.equal(learner.method_rng.get_state(), before)
+    term, logs = method.penalty(batch, [View(1.0, still)], PHASE, learner.context())
     assert term.item() == pytest.approx(0.1 * (still.aux["mean"] ** 2).sum(-1).mean().item(), rel=1e-6)
     assert logs.keys() == {"squared_mean"}
     metrics, _ = learner.iterate()
@@ -203,8 +215,8 @@ def test_noise_makes_the_first_ratios_of_the_noisy_view_other_than_one(make_lear
 
 def test_all_weights_decay_and_biases_do_not(make_learner, sharpen):
     learner, method, batch = ready(make_learner, sharpen, IbacSni(beta=0.0, weight_decay=1e-4))
-    views = method.views(learner.model, batch, PHASE, learner.context())
-    method.penalty(learner.model, batch, views, PHASE, learner.context())[0].backward()
+    views = method.views(batch, PHASE, learner.context())
+    method.penalty(batch, views, PHASE, learner.context())[0].backward()
     for parameter in learner.model.parameters():
         if parameter.dim() > 1:
             torch.testing.assert_close(parameter.grad, 1e-4 * parameter.detach())
@@ -214,10 +226,10 @@ def test_all_weights_decay_and_biases_do_not(make_learner, sharpen):
 
 def test_the_loss_may_be_noisy_altogether(make_learner, sharpen):
     learner, method, batch = ready(make_learner, sharpen, IbacSni(lam=0.0))
-    ((weight, noisy),) = method.views(learner.model, batch, PHASE, learner.context())
+    ((weight, noisy),) = method.views(batch, PHASE, learner.context())
     assert weight == 1
     assert not torch.equal(noisy.logits, learner.model(batch.obs).logits)
-    assert method.penalty(learner.model, batch, [(1.0, noisy)], PHASE, learner.context())[0] > 0
+    assert method.penalty(batch, [View(1.0, noisy)], PHASE, learner.context())[0] > 0
 
 
 # ---- zero, state, refusals -----------------------------------------------------------------------------------------
@@ -226,19 +238,19 @@ def test_the_loss_may_be_noisy_altogether(make_learner, sharpen):
 class OnlyBottleneck(Method):
     """Plain PPO on the network of IBAC-SNI."""
 
-    def configure(self, plan):
-        plan.put("neck", Bottleneck(plan.network))
+    def fill(self, slots, settings):
+        slots.put("neck", Bottleneck)
 
 
 def test_at_zero_strength_it_is_ppo_on_its_network_bit_for_bit(make_learner, vector):
-    settings = {"num_envs": 2, "minibatches": 2}
+    settings = {"num_envs": 2, "num_minibatches": 2}
     base = make_learner(OnlyBottleneck(), **settings)
     method = make_learner(IbacSni(lam=1.0, beta=0.0, weight_decay=0.0).build(), **settings)
     for _ in range(2):
         expected, metrics = base.iterate()[0], method.iterate()[0]
         assert {name: metrics[name] for name in expected} == expected
     assert torch.equal(vector(base.model.parameters()), vector(method.model.parameters()))
-    assert torch.equal(base.noise.get_state(), method.noise.get_state())
+    assert torch.equal(base.method_rng.get_state(), method.method_rng.get_state())
 
 
 def test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight):

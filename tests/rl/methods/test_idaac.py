@@ -12,10 +12,10 @@ from scipy import stats
 from clop import CLOP
 from clop.distributed import Workers
 from clop.errors import UsageError
-from clop.rl.envs.levels import TrainLevels
+from clop.rl.envs.levels import LevelSet
 from clop.rl.games import GAMES
 from clop.rl.methods import idaac
-from clop.rl.methods.base import Compose, Plan
+from clop.rl.methods.base import Compose, Settings
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.idaac import (
@@ -28,8 +28,6 @@ from clop.rl.methods.idaac import (
     order_classifier,
     order_loss,
 )
-from clop.rl.network import NetworkConfig
-from clop.rl.ppo import PPOConfig
 from clop.rl.rollout import Rollout
 
 
@@ -45,7 +43,7 @@ def ready(make_learner, sharpen, config=None, **settings):
     method.prepare(learner.rollout, learner.context())
     learner.model.train()
     phase, _ = method.phases(learner.config, learner.context())
-    return learner, method, phase, learner.rollout.minibatch(torch.arange(8))
+    return learner, method, phase, learner.rollout.batch(torch.arange(8))
 
 
 def generator(seed=0):
@@ -70,16 +68,16 @@ def test_the_set_for_single_games_is_the_authors():
 
 
 def test_a_setting_that_is_given_goes_before_the_set():
-    assert Idaac().chosen("bigfish") == BEST["bigfish"]
-    assert Idaac().chosen("coinrun") == TunedSettings()
-    assert Idaac(settings="uniform").chosen("bigfish") == TunedSettings()
-    assert Idaac(value_every=2, hidden=0).chosen("bigfish") == TunedSettings(9, 2, 0.05, 0.01, 0)
+    assert Idaac().tuned("bigfish") == BEST["bigfish"]
+    assert Idaac().tuned("coinrun") == TunedSettings()
+    assert Idaac(settings="uniform").tuned("bigfish") == TunedSettings()
+    assert Idaac(value_every=2, hidden=0).tuned("bigfish") == TunedSettings(9, 2, 0.05, 0.01, 0)
 
 
 def test_a_score_says_which_set_it_was():
     best, uniform = Idaac().build(), Idaac(settings="uniform").build()
     for method in (best, uniform):
-        method.configure(plan())
+        method.configure(Settings(LevelSet("bigfish")))
     assert best.notes() == {
         "settings": "best: value_epochs 9, value_every 32, advantage_coef 0.05, order_coef 0.01, hidden 4"
     }
@@ -120,21 +118,17 @@ def test_a_large_rollout_takes_no_quadratic_search():
 
 def toy():
     """Two envs, four steps, two levels; env 0 ends an episode and starts another on the same level."""
-    rollout = Rollout(4, 2)
+    rollout = Rollout(4, 2, (64, 64, 3))
     rollout.level_seeds = torch.tensor([[5, 6], [5, 6], [5, 6], [5, 5]])
     rollout.episode_steps = torch.tensor([[8, 0], [9, 1], [0, 2], [1, 0]])
     rollout.dones = torch.tensor([[False, False], [True, False], [False, True], [False, False]])
     return rollout
 
 
-def plan(game="bigfish"):
-    return Plan(TrainLevels(game), PPOConfig(), NetworkConfig(), torch.Generator())
-
-
 def prepared(seed=0, **settings):
     """The toy rollout with partners and labels."""
     method, rollout = Idaac(**settings).build(), toy()
-    method.configure(plan())
+    method.configure(Settings(LevelSet("bigfish")))
     method.prepare(rollout, SimpleNamespace(generator=generator(seed), device="cpu"))
     return rollout
 
@@ -251,8 +245,8 @@ def test_the_value_phase_knows_no_classifier(make_learner, sharpen, vector):
     value = method.phases(learner.config, learner.context())[1]
     before = vector(method.classifier.parameters())
     method.before_step([batch], value, learner.context())
-    views = method.views(learner.model, batch, value, learner.context())
-    assert method.penalty(learner.model, batch, views, value, learner.context()) == (None, {})
+    views = method.views(batch, value, learner.context())
+    assert method.penalty(batch, views, value, learner.context()) == (None, {})
     assert torch.equal(vector(method.classifier.parameters()), before)
 
 
@@ -262,7 +256,7 @@ def test_the_step_is_adams_on_the_cross_entropy_of_the_whole_minibatch(make_lear
     with torch.no_grad():
         features = learner.model(batch.obs).features
     pairs = torch.cat([features, features[batch.extra["partner"]]], 1)
-    copy = order_classifier(method.chosen.hidden)
+    copy = order_classifier(method.tuned.hidden)
     copy.load_state_dict(method.classifier.state_dict())
     copy.requires_grad_(True)
     logits = copy(pairs)
@@ -290,7 +284,7 @@ def test_the_policys_term_goes_through_the_updated_classifier_and_both_frames(ma
     before = [p.clone() for p in method.classifier.parameters()]
     method.before_step([batch], phase, ctx)
     assert not any(torch.equal(a, b) for a, b in zip(before, method.classifier.parameters(), strict=True))
-    term, logs = method.penalty(model, batch, method.views(model, batch, phase, ctx), phase, ctx)
+    term, logs = method.penalty(batch, method.views(batch, phase, ctx), phase, ctx)
 
     def expected(stop_own, stop_partner):
         model.zero_grad()
@@ -299,11 +293,11 @@ def test_the_policys_term_goes_through_the_updated_classifier_and_both_frames(ma
         pairs = torch.cat([own.detach() if stop_own else own, partner.detach() if stop_partner else partner], 1)
         value = 0.1 * confusion_loss(method.classifier(pairs).log_softmax(-1))
         value.backward()
-        return value.item(), vector(p.grad for p in model.trunk.parameters())
+        return value.item(), vector(p.grad for p in model.encoder.parameters())
 
     model.zero_grad()
     term.backward()
-    ours = vector(p.grad for p in model.trunk.parameters())
+    ours = vector(p.grad for p in model.encoder.parameters())
     value, both = expected(False, False)
     assert term.item() == pytest.approx(value, rel=1e-5)
     assert logs["order_confusion"].item() == pytest.approx(10 * value, rel=1e-5)
@@ -338,7 +332,7 @@ def test_the_classifier_learns_to_tell_the_order_and_says_how_well(make_learner,
     rollout.episode_steps[:, 1] = torch.tensor([3, 4, 0, 1])
     rollout.obs[:] = rollout.episode_steps[..., None, None, None].to(torch.uint8)
     method.prepare(rollout, learner.context())
-    batch = rollout.minibatch(torch.arange(8))
+    batch = rollout.batch(torch.arange(8))
     method._features = lambda model, obs: obs[:, 0, 0, :1].float().expand(-1, 256) / 10
     for group in method.optimiser.param_groups:
         group["lr"] = 0.01
@@ -352,13 +346,13 @@ def test_the_classifier_learns_to_tell_the_order_and_says_how_well(make_learner,
 
 
 def test_without_the_adversary_it_is_daac_bit_for_bit(make_learner, vector):
-    settings = {"num_envs": 2, "num_steps": 2, "minibatches": 2}
+    settings = {"num_envs": 2, "num_steps": 2, "num_minibatches": 2}
     base = make_learner(Daac(value_epochs=2, advantage_coef=0.05).build(), **settings)
     method = make_learner(Idaac(order_coef=0.0, value_epochs=2, value_every=1).build(), **settings)
     for _ in range(2):
         assert base.iterate()[0] == method.iterate()[0]
     assert torch.equal(vector(base.model.parameters()), vector(method.model.parameters()))
-    assert torch.equal(base.noise.get_state(), method.noise.get_state())
+    assert torch.equal(base.method_rng.get_state(), method.method_rng.get_state())
 
 
 def test_with_it_the_policy_differs_and_the_value_network_starts_alike(make_learner, vector):
@@ -367,7 +361,7 @@ def test_with_it_the_policy_differs_and_the_value_network_starts_alike(make_lear
     assert torch.equal(vector(base.model.parameters()), vector(method.model.parameters()))
     base.iterate(), method.iterate()
     assert not torch.equal(base.model.neck.dense.weight, method.model.neck.dense.weight)
-    assert torch.equal(base.model.value_neck.dense.weight, method.model.value_neck.dense.weight)
+    assert torch.equal(base.model.critic_neck.dense.weight, method.model.critic_neck.dense.weight)
 
 
 def test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight, vector):

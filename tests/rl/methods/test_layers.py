@@ -7,29 +7,29 @@ from torch import nn
 
 from clop import CLOP
 from clop.errors import UsageError
-from clop.rl.envs.levels import TrainLevels
+from clop.rl.envs.levels import LevelSet
 from clop.rl.games import GAMES
 from clop.rl.methods import compose
-from clop.rl.methods.base import Plan
+from clop.rl.methods.base import Method, Settings
 from clop.rl.methods.batch_norm import BatchNorm
 from clop.rl.methods.clop import Clop
-from clop.rl.methods.dropout import Dropout, SampleDropout, SharedMask
-from clop.rl.network import NetworkConfig
-from clop.rl.ppo import PPOConfig
+from clop.rl.methods.dropout import Dropout, SharedMask
+from clop.rl.network import Network, slots_of
+from clop.rl.ppo import build_network
+from clop.rl.settings import NetworkConfig
+from clop.sample_dropout import SampleDropout
 
 
-def plan(config=None, game="bigfish", **network):
-    """A plan that a method has edited, with a generator as the learner's."""
-    made = Plan(TrainLevels(game), PPOConfig(), NetworkConfig(**network), torch.Generator().manual_seed(0))
-    if config is not None:
-        config.build().configure(made)
-    return made
+def edited(method, game="bigfish", **network):
+    """Settings that a method has edited."""
+    return method.configure(Settings(LevelSet(game), network=NetworkConfig(**network)))
 
 
-def build(config=None, *, seed=0, **network):
-    made = plan(config, **network)
-    torch.manual_seed(seed)
-    return made.build()
+def build(config=None, *, game="bigfish", generator=None, **network):
+    """The network of a method, with a generator as the learner's."""
+    method = Method() if config is None else config.build()
+    generator = generator or torch.Generator().manual_seed(0)
+    return build_network(edited(method, game, **network), method, 0, generator)
 
 
 def frames(count, seed=0):
@@ -45,23 +45,21 @@ def layers(network, kind):
 
 @pytest.mark.parametrize("game", GAMES)
 def test_the_strength_of_clop_is_the_papers_for_the_game_unless_given(game):
-    (layer,) = plan(Clop(), game).slots["actor_in"]
-    assert layer.alpha == GAMES[game].clop_alpha
-    (layer,) = plan(Clop(alpha=0.05), game).slots["actor_in"]
-    assert layer.alpha == 0.05
+    assert build(Clop(), game=game).actor_in.alpha == GAMES[game].clop_alpha
+    assert build(Clop(alpha=0.05), game=game).actor_in.alpha == 0.05
 
 
 @pytest.mark.parametrize(
     ("config", "network", "places"),
     [
         (Clop(), {}, ["actor_in"]),
-        (Clop(slot="block1"), {}, ["trunk.block1_out"]),
-        (Clop(slot="block2"), {}, ["trunk.block2_out"]),
-        (Clop(slot="block3"), {}, ["trunk.block3_out"]),
-        (Clop(critic="same"), {}, ["trunk.out"]),
+        (Clop(slot="block1"), {}, ["encoder.block1_out"]),
+        (Clop(slot="block2"), {}, ["encoder.block2_out"]),
+        (Clop(slot="block3"), {}, ["encoder.block3_out"]),
+        (Clop(critic="same"), {}, ["encoder.out"]),
         (Clop(critic="independent"), {}, ["actor_in", "critic_in"]),
-        (Clop(), {"impoola": True}, ["trunk.block2_out"]),
-        (Clop(slot="block1"), {"impoola": True}, ["trunk.block1_out"]),
+        (Clop(), {"impoola": True}, ["encoder.block2_out"]),
+        (Clop(slot="block1"), {"impoola": True}, ["encoder.block1_out"]),
         (Clop(), {"topology": "decoupled"}, ["actor_in"]),
     ],
 )
@@ -72,16 +70,15 @@ def test_clop_goes_where_it_is_told(config, network, places):
 @pytest.mark.parametrize("slot", ["actor_in", "block3"])
 def test_clop_right_before_a_global_average_pool_is_refused_with_the_reason(slot):
     with pytest.raises(UsageError, match=r"would do nothing.*a mean does not see a permutation.*block2"):
-        plan(Clop(slot=slot), impoola=True)
+        build(Clop(slot=slot), impoola=True)
 
 
 @pytest.mark.parametrize("slot", ["actor_in", "block3"])
 def test_there_it_would_indeed_do_nothing(slot):
-    made = plan(impoola=True)
-    plain = build(impoola=True)
-    made.put(slot, CLOP(0.9))
+    plain, slots = build(impoola=True), slots_of("impala")
+    slots.put(slot, lambda _: CLOP(0.9))
     torch.manual_seed(0)
-    permuted = made.build()
+    permuted = Network(NetworkConfig(impoola=True), LevelSet("bigfish").spec, slots)
     torch.testing.assert_close(permuted(frames(2)).logits, plain(frames(2)).logits, atol=1e-6, rtol=1e-4)
     assert not torch.allclose(
         build(Clop(alpha=0.9), impoola=True)(frames(2)).logits, plain(frames(2)).logits, atol=1e-6
@@ -90,7 +87,7 @@ def test_there_it_would_indeed_do_nothing(slot):
 
 def test_a_critic_that_already_sees_the_permuted_map_needs_no_other():
     with pytest.raises(UsageError, match="the critic already reads the permuted map when CLOP is at block2"):
-        plan(Clop(slot="block2", critic="same"))
+        build(Clop(slot="block2", critic="same"))
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.5])
@@ -122,7 +119,7 @@ def test_whom_the_permutation_reaches(config, policy, value, topology):
 @pytest.mark.parametrize(("critic", "same"), [("same", True), ("independent", False)])
 def test_actor_and_critic_share_a_draw_or_have_their_own(critic, same):
     network, seen = build(Clop(alpha=0.8, critic=critic), topology="split"), []
-    for neck in (network.neck, network.value_neck):
+    for neck in (network.neck, network.critic_neck):
         neck.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     network(frames(2))
     assert torch.equal(*seen) is same
@@ -130,12 +127,12 @@ def test_actor_and_critic_share_a_draw_or_have_their_own(critic, same):
 
 def test_the_settings_of_clop_reach_its_layer():
     config = Clop(0.5, variant="raster", local=False, channel_consistent=False, per_sample=True, rollout_mode="eval")
-    made = plan(config)
-    (layer,) = made.slots["actor_in"]
+    generator = torch.Generator()
+    layer = build(config, generator=generator).actor_in
     assert (layer.variant, layer.local, layer.channel_consistent, layer.per_sample) == ("raster", False, False, True)
-    assert layer.generator is made.generator
-    assert made.rollout_mode == "eval"
-    assert plan(Clop()).rollout_mode == "train"
+    assert layer.generator is generator
+    assert edited(config.build()).rollout_mode == "eval"
+    assert edited(Clop().build()).rollout_mode == "train"
 
 
 @pytest.mark.parametrize(
@@ -144,10 +141,10 @@ def test_the_settings_of_clop_reach_its_layer():
 def test_layers_draw_from_the_learner_and_not_from_torch(make_learner, config):
     """Fails when a layer takes torch's global generator, which a resumed run does not restore."""
     learner = make_learner(compose({"method": config}))
-    globals_before, ours_before = torch.get_rng_state(), learner.noise.get_state()
+    globals_before, ours_before = torch.get_rng_state(), learner.method_rng.get_state()
     learner.iterate()
     assert torch.equal(torch.get_rng_state(), globals_before)
-    assert not torch.equal(learner.noise.get_state(), ours_before)
+    assert not torch.equal(learner.method_rng.get_state(), ours_before)
 
 
 @pytest.mark.parametrize(("mode", "active"), [("train", True), ("eval", False)])
@@ -155,7 +152,7 @@ def test_clop_acts_in_rollouts_if_told(make_learner, sharpen, mode, active):
     """In evaluation mode the stored log-probabilities are those of the clean map."""
     learner = sharpen(make_learner(compose({"clop": Clop(alpha=0.8, rollout_mode=mode)})))
     learner.collect()
-    batch = learner.rollout.minibatch(torch.arange(16))
+    batch = learner.rollout.batch(torch.arange(16))
     with torch.no_grad():
         clean = learner.model.eval()(batch.obs)
     assert torch.allclose(clean.log_prob(batch.actions), batch.log_probs, atol=1e-4) is not active
@@ -233,7 +230,7 @@ def test_dropout_goes_before_the_policy_or_after_each_convolution():
     assert layers(build(Dropout()), SampleDropout) == ["actor_in"]
     network = build(Dropout(style="coinrun"))
     assert len(layers(network, SharedMask)) == 15
-    assert layers(network, SharedMask)[:2] == ["trunk.block1.0.1", "trunk.block1.2.conv1.1"]
+    assert layers(network, SharedMask)[:2] == ["encoder.block1.0.1", "encoder.block1.2.conv1.1"]
     assert sum(p.numel() for p in network.parameters()) == 626_256
 
 
@@ -260,7 +257,7 @@ def test_dropout_acts_in_rollouts(make_learner, sharpen, style):
     learner = sharpen(make_learner(compose({"dropout": Dropout(p=0.5, style=style)})))
     learner.method.begin_iteration(learner.context())
     learner.collect()
-    batch = learner.rollout.minibatch(torch.arange(16))
+    batch = learner.rollout.batch(torch.arange(16))
     with torch.no_grad():
         clean = learner.model.eval()(batch.obs)
     assert not torch.allclose(clean.log_prob(batch.actions), batch.log_probs, atol=1e-3)
@@ -268,7 +265,7 @@ def test_dropout_acts_in_rollouts(make_learner, sharpen, style):
 
 def test_coinrun_masks_are_drawn_once_for_each_iteration(make_learner):
     method = compose({"dropout": Dropout(p=0.2, style="coinrun")})
-    learner = make_learner(method, epochs=2)
+    learner = make_learner(method, update_epochs=2)
     masks, seen = method.methods["dropout"].masks, []
     masks[0].register_forward_hook(lambda module, *_: seen.append(module.kept.clone()))
     for _ in range(2):
@@ -282,9 +279,7 @@ def test_coinrun_masks_are_drawn_once_for_each_iteration(make_learner):
 def test_masks_of_coinrun_dropout_are_part_of_its_state():
     one, other = (Dropout(p=0.5, style="coinrun").build() for _ in range(2))
     for method in (one, other):
-        made = plan()
-        method.configure(made)
-        made.build()
+        build_network(edited(method), method, 0, torch.Generator())
     for mask in one.masks:
         mask.redraw(torch.Generator().manual_seed(3))
     other.load(one.state())
@@ -347,8 +342,8 @@ def test_batch_norm_may_go_by_the_frames_at_hand_in_evaluation_too():
 
 
 def test_batch_norm_keeps_the_rest_of_the_network():
-    made = plan(BatchNorm("block"), topology="split", width=2)
-    assert made.network == NetworkConfig(topology="split", width=2, norm="block")
+    settings = edited(BatchNorm("block").build(), topology="split", width=2)
+    assert settings.network == NetworkConfig(topology="split", width=2, norm="block")
 
 
 # ---- at zero strength -------------------------------------------------------------------------------------------
@@ -371,12 +366,12 @@ def test_batch_norm_keeps_the_rest_of_the_network():
 )
 def test_a_method_at_strength_zero_is_its_base_bit_for_bit(make_learner, configs, network, vector):
     """Fails when a layer draws although it does nothing, or moves a weight by a rounding."""
-    settings = {"network": network, "mode": "train", "num_envs": 2, "minibatches": 2}
+    settings = {"network": network, "mode": "train", "num_envs": 2, "num_minibatches": 2}
     base, method = make_learner(**settings), make_learner(compose(configs), **settings)
     for _ in range(2):
         assert base.iterate()[0] == method.iterate()[0]
     assert torch.equal(vector(base.model.parameters()), vector(method.model.parameters()))
-    for name in ("noise", "dice", "shuffle"):
+    for name in ("method_rng", "action_rng", "shuffle_rng"):
         assert torch.equal(getattr(base, name).get_state(), getattr(method, name).get_state())
 
 

@@ -12,7 +12,7 @@ from clop.rl.methods import compose
 from clop.rl.methods.base import Method
 from clop.rl.methods.mixreg import Mixreg, draw_pairs, mix_frames, order_pairs
 from clop.rl.network import as_input
-from clop.rl.rollout import Minibatch
+from clop.rl.rollout import Batch
 
 
 def generator(seed=0):
@@ -23,7 +23,7 @@ def batch(*rows):
     """Transitions with one number each: frames are of that brightness, actions and index count."""
     values = torch.tensor(rows)
     count = len(rows)
-    return Minibatch(
+    return Batch(
         obs=values.to(torch.uint8)[:, None, None, None].expand(count, 64, 64, 3).contiguous(),
         actions=torch.arange(count),
         log_probs=-values,
@@ -74,10 +74,10 @@ def test_places_are_paired_by_a_permutation_and_dominance_is_none():
 
 def test_chance_comes_from_the_learner_and_not_from_numpy(make_learner):
     learner = make_learner(compose({"mixreg": Mixreg()}), small=True)
-    before, ours = np.random.get_state()[1].copy(), learner.noise.get_state()  # noqa: NPY002
+    before, ours = np.random.get_state()[1].copy(), learner.method_rng.get_state()  # noqa: NPY002
     learner.iterate()
     assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002
-    assert not torch.equal(learner.noise.get_state(), ours)
+    assert not torch.equal(learner.method_rng.get_state(), ours)
     for one, other in zip(draw_pairs(9, 0.2, generator()), draw_pairs(9, 0.2, generator()), strict=True):
         assert torch.equal(one, other)
 
@@ -159,10 +159,10 @@ class Watching(Method):
     def build(self):
         return self
 
-    def views(self, model, batch, phase, ctx):
-        views = super().views(model, batch, phase, ctx)
+    def views(self, batch, phase, ctx):
+        views = super().views(batch, phase, ctx)
         self.batches.append(batch)
-        self.outputs.append(views[0][1])
+        self.outputs.append(views[0].output)
         return views
 
 
@@ -207,7 +207,7 @@ def test_the_rollout_stays_as_it_is(make_learner):
 
 def test_each_minibatch_is_mixed_anew_with_actions_of_the_heavier_ones(make_learner):
     watching = Watching()
-    learner = make_learner(compose({"mixreg": Mixreg(), "watching": watching}), small=True, epochs=2)
+    learner = make_learner(compose({"mixreg": Mixreg(), "watching": watching}), small=True, update_epochs=2)
     learner.iterate()
     one, other = watching.batches
     assert not torch.equal(one.obs[one.index.argsort()], other.obs[other.index.argsort()])

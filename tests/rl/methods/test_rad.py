@@ -6,17 +6,16 @@ import torch
 
 from clop.augment import AUGMENTATIONS, CLOP_CODE, augmentation
 from clop.errors import UsageError
-from clop.rl.envs.levels import TrainLevels
-from clop.rl.evaluate import Agent
+from clop.rl.agent import Agent
+from clop.rl.envs.levels import LevelSet
 from clop.rl.games import GAMES
 from clop.rl.methods import compose
-from clop.rl.methods.base import Method, Plan
+from clop.rl.methods.base import Method, Settings
 from clop.rl.methods.clop import Clop
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.rad import Rad
 from clop.rl.methods.rand_fm import RandFm
-from clop.rl.network import NetworkConfig, as_input
-from clop.rl.ppo import PPOConfig
+from clop.rl.network import as_input
 
 PLACES = ("collect", "collect-step", "both", "update")
 each_place = pytest.mark.parametrize("where", PLACES)
@@ -44,13 +43,13 @@ def make_rad(make_learner, still_games):
         def __init__(self):
             self.acted, self.learnt = [], []
 
-        def act(self, model, obs, stage, ctx):
+        def act(self, obs, stage, ctx):
             self.acted.append(obs.clone())
-            return super().act(model, obs, stage, ctx)
+            return super().act(obs, stage, ctx)
 
-        def views(self, model, batch, phase, ctx):
+        def views(self, batch, phase, ctx):
             self.learnt.append(batch)
-            return super().views(model, batch, phase, ctx)
+            return super().views(batch, phase, ctx)
 
     def make(config, **settings):
         watching, rad = Watching(), config.build()
@@ -73,11 +72,9 @@ def compose_built(methods):
     return compose({name: Built(method) for name, method in methods.items()})
 
 
-def planned(config, game="bigfish"):
+def configured(config, game="bigfish"):
     method = config.build()
-    plan = Plan(TrainLevels(game), PPOConfig(), NetworkConfig(), torch.Generator())
-    method.configure(plan)
-    return method, plan
+    return method, method.configure(Settings(LevelSet(game)))
 
 
 # ---- settings --------------------------------------------------------------------------------------------------------
@@ -85,23 +82,23 @@ def planned(config, game="bigfish"):
 
 @pytest.mark.parametrize("game", GAMES)
 def test_the_augmentation_is_the_games_best_unless_given(game):
-    method, _ = planned(Rad(), game)
+    method, _ = configured(Rad(), game)
     assert isinstance(method.augmentation, AUGMENTATIONS[GAMES[game].best_augmentation])
     assert method.notes() == {"augmentation": GAMES[game].best_augmentation}
-    assert planned(Rad(aug="cutout-color"), game)[0].notes() == {"augmentation": "cutout-color"}
+    assert configured(Rad(aug="cutout_color"), game)[0].notes() == {"augmentation": "cutout_color"}
 
 
 @pytest.mark.parametrize("name", CLOP_CODE)
 def test_the_constants_of_the_clop_authors_are_an_option(name):
-    method, _ = planned(Rad(aug=name, constants="clop", where="both"))
+    method, _ = configured(Rad(aug=name, constants="clop", where="both"))
     assert method.augmentation == CLOP_CODE[name]
 
 
 def test_settings_reach_the_augmentation():
-    assert planned(Rad(aug="flip", flip_axis="vertical", p=0.9))[0].augmentation == augmentation(
+    assert configured(Rad(aug="flip", flip_axis="vertical", p=0.9))[0].augmentation == augmentation(
         "flip", flip_axis="vertical", p=0.9
     )
-    assert planned(Rad(), "bossfight")[0].augmentation.flip_axis == "horizontal"
+    assert configured(Rad(), "bossfight")[0].augmentation.flip_axis == "horizontal"
 
 
 def test_a_probability_that_is_none_is_refused():
@@ -149,7 +146,7 @@ def test_the_bootstrap_frame_is_changed_like_the_others(make_rad):
     assert torch.equal(learner.watching.acted[4], learner.rollout.obs[3])
 
 
-@pytest.mark.parametrize("name", ["random-conv", "color-jitter"])
+@pytest.mark.parametrize("name", ["random_conv", "color_jitter"])
 @each_place
 def test_the_policy_that_acted_is_the_one_that_learns_only_if_frames_are_changed_in_collecting(
     make_learner, sharpen, name, where
@@ -167,7 +164,7 @@ def test_the_policy_that_acted_is_the_one_that_learns_only_if_frames_are_changed
 
 
 def test_update_draws_anew_for_each_minibatch(make_rad):
-    learner = make_rad(Rad(aug="crop", where="update"), small=True, epochs=2)
+    learner = make_rad(Rad(aug="crop", where="update"), small=True, update_epochs=2)
     raw = learner.games.observe().obs[0].tobytes()
     learner.iterate()
     one, other = learner.watching.learnt
@@ -177,9 +174,9 @@ def test_update_draws_anew_for_each_minibatch(make_rad):
 
 
 def test_both_draws_anew_for_each_pass(make_rad):
-    learner = make_rad(Rad(aug="crop", where="both"), epochs=2)
+    learner = make_rad(Rad(aug="crop", where="both"), update_epochs=2)
     seen = []
-    learner.model.trunk.block1.register_forward_pre_hook(lambda _, args: seen.append(args[0].clone()))
+    learner.model.encoder.block1.register_forward_pre_hook(lambda _, args: seen.append(args[0].clone()))
     learner.iterate()
     frames = {frame.numpy().tobytes() for passed in seen for frame in passed}
     assert [len(passed) for passed in seen] == [4] * 5 + [16] * 2
@@ -190,9 +187,9 @@ def test_both_draws_anew_for_each_pass(make_rad):
 
 
 def test_a_random_filter_is_shared_by_all_envs_for_an_iteration_and_the_rollout_stays_raw(make_rad):
-    learner = make_rad(Rad(aug="random-conv"), epochs=2)
+    learner = make_rad(Rad(aug="random_conv"), update_epochs=2)
     raw, seen, filters = torch.from_numpy(learner.games.observe().obs), [], []
-    learner.model.trunk.block1.register_forward_pre_hook(lambda _, args: seen.append(args[0].clone()))
+    learner.model.encoder.block1.register_forward_pre_hook(lambda _, args: seen.append(args[0].clone()))
     for _ in range(2):
         learner.iterate()
         assert learner.rollout.obs.dtype == torch.uint8
@@ -207,21 +204,21 @@ def test_a_random_filter_is_shared_by_all_envs_for_an_iteration_and_the_rollout_
 
 
 def test_a_filter_for_each_env_and_step_needs_frames_of_floats(make_rad):
-    learner = make_rad(Rad(aug="random-conv", where="collect-step"))
+    learner = make_rad(Rad(aug="random_conv", where="collect-step"))
     learner.iterate()
     assert learner.rollout.obs.shape == (4, 4, 3, 64, 64)
     assert learner.rollout.obs.dtype == torch.float32
     assert len(learner.rollout.obs.flatten(0, 1).flatten(1).sum(1).unique()) == 16
-    assert planned(Rad(aug="color-jitter", where="collect-step"))[1].frames == "bytes"
+    assert configured(Rad(aug="color_jitter", where="collect-step"))[1].frames == "bytes"
 
 
 @pytest.mark.parametrize("order", [("rad", "daac"), ("daac", "rad")])
 def test_a_critic_of_its_own_sees_the_filtered_frames_too(make_learner, order):
-    configs = {"rad": Rad(aug="random-conv"), "daac": Daac()}
+    configs = {"rad": Rad(aug="random_conv"), "daac": Daac()}
     learner = make_learner(compose({name: configs[name] for name in order}))
     learner.iterate()
     learner.collect()
-    batch = learner.rollout.minibatch(torch.arange(16))
+    batch = learner.rollout.batch(torch.arange(16))
     filtered = learner.method.methods["rad"].layer.augmentation.apply(
         as_input(batch.obs), learner.method.methods["rad"].layer.held
     )
@@ -238,7 +235,7 @@ def test_so_it_does_when_each_pass_draws_anew(make_learner, order):
     configs = {"rad": Rad(aug="cutout", where="both"), "daac": Daac()}
     learner = make_learner(compose({name: configs[name] for name in order}))
     seen = []
-    first = learner.model.value_trunk.block1
+    first = learner.model.critic_encoder.block1
     first.register_forward_hook(lambda _, arguments, __: seen.append(arguments[0].clone()))
     learner.method.begin_iteration(learner.context())
     learner.collect()
@@ -251,21 +248,21 @@ def test_so_it_does_when_each_pass_draws_anew(make_learner, order):
 def test_but_nothing_of_what_other_methods_do_to_the_frames_of_the_policy(make_learner):
     learner = make_learner(compose({"rand_fm": RandFm(), "rad": Rad(aug="cutout", where="both"), "daac": Daac()}))
     learner.method.begin_iteration(learner.context())
-    assert learner.model.value_trunk.input is learner.method.methods["rad"].layer
+    assert learner.model.critic_encoder.input is learner.method.methods["rad"].layer
 
 
 # ---- evaluation ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "mode"), [("crop", "eval"), ("random-conv", "train"), ("random-conv", "eval")])
+@pytest.mark.parametrize(("name", "mode"), [("crop", "eval"), ("random_conv", "train"), ("random_conv", "eval")])
 @each_place
 def test_an_evaluation_sees_clean_frames(make_learner, noise_games, name, mode, where):
     """As protocols, videos and tests while training have it: through an agent."""
     learner = make_learner(compose({"rad": Rad(aug=name, where=where)}), mode=mode)
     learner.iterate()
     obs = torch.from_numpy(noise_games(3, seed=5).observe().obs)
-    before = learner.noise.get_state()
-    agent = Agent(learner.model, learner.method, learner.context())
+    before = learner.method_rng.get_state()
+    agent = Agent(learner.model, learner.method, learner.context(), learner.settings.spec)
     with agent.playing(seed=1):
         output = agent(obs)
     plain = make_learner()
@@ -274,18 +271,18 @@ def test_an_evaluation_sees_clean_frames(make_learner, noise_games, name, mode, 
         expected = plain.model(obs)
     assert torch.equal(output.logits, expected.logits)
     assert torch.equal(output.value, expected.value)
-    assert torch.equal(learner.noise.get_state(), before)
+    assert torch.equal(learner.method_rng.get_state(), before)
 
 
 def test_so_does_one_between_the_start_of_an_iteration_and_its_first_frame(make_learner, noise_games):
     """Where another method may look at levels of its own."""
-    learner = make_learner(compose({"rad": Rad(aug="random-conv")}))
+    learner = make_learner(compose({"rad": Rad(aug="random_conv")}))
     obs = torch.from_numpy(noise_games(3, seed=5).observe().obs)
-    clean = learner.method.act(learner.model, obs, "eval", learner.context()).logits
+    clean = learner.method.act(obs, "eval", learner.context()).logits
     learner.method.begin_iteration(learner.context())
-    assert torch.equal(learner.method.act(learner.model, obs, "eval", learner.context()).logits, clean)
+    assert torch.equal(learner.method.act(obs, "eval", learner.context()).logits, clean)
     learner.method.observe(obs, learner.context())
-    assert not torch.equal(learner.method.act(learner.model, obs, "rollout", learner.context()).logits, clean)
+    assert not torch.equal(learner.method.act(obs, "rollout", learner.context()).logits, clean)
 
 
 # ---- composition -----------------------------------------------------------------------------------------------------
@@ -294,7 +291,7 @@ def test_so_does_one_between_the_start_of_an_iteration_and_its_first_frame(make_
 @each_place
 def test_rad_goes_with_clop(make_learner, vector, where):
     """Each of them matters: without it, one update leads elsewhere."""
-    parts = {"rad": Rad(aug="random-conv", where=where), "clop": Clop(0.5)}
+    parts = {"rad": Rad(aug="random_conv", where=where), "clop": Clop(0.5)}
     learners = [make_learner(compose(of)) for of in (parts, {"rad": parts["rad"]}, {"clop": parts["clop"]})]
     for learner in learners:
         learner.iterate()

@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 
 from clop.errors import UsageError
-from clop.rl.methods.base import Method, Phase
+from clop.rl.methods.base import Method, Phase, View
 from clop.rl.methods.rand_fm import RandFm, RandomFilter, convolve, draw_filter, feature_matching, mean_policy
 from clop.rl.network import Output, as_input
 
@@ -34,7 +34,7 @@ def logits(*probabilities):
 
 def test_weights_follow_xaviers_normal_law():
     """Variance 2 / (27 + 27). Fails for fans that count channels alone (1 / 3), and for He's 2 / 27."""
-    weights = torch.stack([draw_filter(torch.Generator().manual_seed(k)) for k in range(200)]).double()
+    weights = torch.stack([draw_filter(3, torch.Generator().manual_seed(k)) for k in range(200)]).double()
     for variance, right in ((2 / 54, True), (2 / 6, False), (2 / 27, False)):
         share = stats.chi2.cdf((weights**2).sum().item() / variance, weights.numel())
         assert bool(1e-6 < share < 1 - 1e-6) is right
@@ -52,7 +52,7 @@ def test_a_filter_is_a_convolution_with_zeros_around():
 def test_filter_and_flag_stay_for_an_iteration_and_change_after(make_learner):
     """Rollout, bootstrap frame and all epochs; the clean pass of the penalty has the flag turned."""
     method = RandFm(clean=0.5).build()
-    learner = make_learner(method, num_envs=2, num_steps=2, epochs=2)
+    learner = make_learner(method, num_envs=2, num_steps=2, update_epochs=2)
     seen = []
     method.layer.register_forward_hook(lambda layer, *_: seen.append((layer.weight.clone(), layer.on)))
     flags, filters = [], []
@@ -83,7 +83,7 @@ def test_the_filter_is_neither_learnt_nor_shared_between_processes(make_learner)
     """Buffers are averaged over processes, which have filters of their own."""
     method = RandFm().build()
     learner = make_learner(method)
-    assert learner.model.trunk.input is method.layer
+    assert learner.model.encoder.input is method.layer
     assert not list(method.layer.parameters())
     assert not list(method.layer.buffers())
     method.begin_iteration(learner.context())
@@ -100,7 +100,7 @@ def test_the_agent_learns_on_what_it_saw(make_learner, sharpen):
     assert metrics["filtered"] == 1
     learner.method.begin_iteration(learner.context())
     learner.collect()
-    batch = learner.rollout.minibatch(torch.arange(16))
+    batch = learner.rollout.batch(torch.arange(16))
     assert batch.obs.dtype == torch.uint8
     with torch.no_grad():
         filtered = learner.model.train()(batch.obs)
@@ -132,9 +132,9 @@ def test_the_gradient_of_the_term_goes_through_filtered_frames_only(make_learner
     method = RandFm(beta=1.0).build()
     learner = make_learner(method)
     learner.collect()
-    batch, model = learner.rollout.minibatch(torch.arange(4)), learner.model.train()
-    method.layer.weight, method.layer.on = draw_filter(torch.Generator().manual_seed(0)), on
-    term, _ = method.penalty(model, batch, method.views(model, batch, PHASE, None), PHASE, learner.context())
+    batch, model = learner.rollout.batch(torch.arange(4)), learner.model.train()
+    method.layer.weight, method.layer.on = draw_filter(3, torch.Generator().manual_seed(0)), on
+    term, _ = method.penalty(batch, method.views(batch, PHASE, learner.context()), PHASE, learner.context())
     term.backward()
     ours = vector(p.grad for p in model.parameters() if p.grad is not None)
     assert method.layer.on is on
@@ -157,13 +157,13 @@ def test_the_gradient_of_the_term_goes_through_filtered_frames_only(make_learner
 def test_with_a_filter_that_changes_nothing_the_term_is_zero(make_learner, on):
     method = RandFm().build()
     learner = make_learner(method)
-    batch, model = learner.rollout.minibatch(torch.arange(4)).replace(obs=frames(4)), learner.model
+    batch = learner.rollout.batch(torch.arange(4)).replace(obs=frames(4))
     method.layer.weight, method.layer.on = identity(), on
-    term, logs = method.penalty(model, batch, method.views(model, batch, PHASE, None), PHASE, learner.context())
+    term, logs = method.penalty(batch, method.views(batch, PHASE, learner.context()), PHASE, learner.context())
     assert term.item() == pytest.approx(0, abs=1e-12)
     assert logs["filtered"] == on
-    method.layer.weight = draw_filter(torch.Generator().manual_seed(0))
-    assert method.penalty(model, batch, method.views(model, batch, PHASE, None), PHASE, learner.context())[0] > 0
+    method.layer.weight = draw_filter(3, torch.Generator().manual_seed(0))
+    assert method.penalty(batch, method.views(batch, PHASE, learner.context()), PHASE, learner.context())[0] > 0
 
 
 # ---- evaluation ----------------------------------------------------------------------------------------------------
@@ -181,16 +181,16 @@ def test_a_mean_policy_averages_probabilities_and_not_logits():
 def evaluated(make_learner, sharpen, config, seed=3):
     method = config.build()
     learner = sharpen(make_learner(method, num_envs=2, num_steps=2))
-    method.layer.weight, method.layer.on = draw_filter(torch.Generator().manual_seed(0)), True
-    learner.noise.manual_seed(seed)
-    return learner, method.act(learner.model, frames(3), "eval", learner.context())
+    method.layer.weight, method.layer.on = draw_filter(3, torch.Generator().manual_seed(0)), True
+    learner.method_rng.manual_seed(seed)
+    return learner, method.act(frames(3), "eval", learner.context())
 
 
 def test_the_monte_carlo_policy_is_the_mean_over_fresh_filters(make_learner, sharpen):
     learner, output = evaluated(make_learner, sharpen, RandFm(samples=3))
     draws = torch.Generator().manual_seed(3)
     with torch.no_grad():
-        inputs = [convolve(as_input(frames(3)), draw_filter(draws)) for _ in range(3)]
+        inputs = [convolve(as_input(frames(3)), draw_filter(3, draws)) for _ in range(3)]
         each = [learner.model.eval()(x).logits.softmax(-1) for x in inputs]
     torch.testing.assert_close(output.logits.exp(), sum(each) / 3, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(output.logits.exp().sum(-1), torch.ones(3))
@@ -202,7 +202,7 @@ def test_the_monte_carlo_policy_is_the_mean_over_fresh_filters(make_learner, sha
 
 def test_an_evaluation_may_be_without_a_filter_or_with_the_last_one(make_learner, sharpen):
     learner, clean = evaluated(make_learner, sharpen, RandFm(evaluation="clean"))
-    expected = Method().act(learner.model, frames(3), "eval", learner.context())
+    expected = Method().act(frames(3), "eval", learner.context())
     assert torch.equal(clean.logits, expected.logits)
     learner, random = evaluated(make_learner, sharpen, RandFm(evaluation="random"))
     with torch.no_grad():
@@ -210,12 +210,12 @@ def test_an_evaluation_may_be_without_a_filter_or_with_the_last_one(make_learner
     torch.testing.assert_close(random.logits, through.logits)
     assert not torch.allclose(random.logits, clean.logits, atol=1e-3)
     learner.method.layer.on = False
-    assert torch.equal(learner.method.act(learner.model, frames(3), "eval", learner.context()).logits, clean.logits)
+    assert torch.equal(learner.method.act(frames(3), "eval", learner.context()).logits, clean.logits)
 
 
 def test_the_layer_alone_does_nothing_in_evaluation_mode():
     layer, x = RandomFilter(), torch.rand(1, 3, 4, 4)
-    layer.on = True
+    layer.weight, layer.on = draw_filter(3, torch.Generator().manual_seed(0)), True
     assert layer.eval()(x) is x
     assert layer.train()(x) is not x
 
@@ -229,12 +229,12 @@ def test_a_score_says_how_it_was_evaluated():
 
 
 def test_always_clean_and_without_the_term_it_is_ppo_bit_for_bit(make_learner, vector):
-    settings = {"mode": "train", "num_envs": 2, "minibatches": 2}
+    settings = {"mode": "train", "num_envs": 2, "num_minibatches": 2}
     base, method = make_learner(**settings), make_learner(RandFm(beta=0.0, clean=1.0).build(), **settings)
     for _ in range(2):
         assert base.iterate()[0] == method.iterate()[0]
     assert torch.equal(vector(base.model.parameters()), vector(method.model.parameters()))
-    assert torch.equal(base.noise.get_state(), method.noise.get_state())
+    assert torch.equal(base.method_rng.get_state(), method.method_rng.get_state())
 
 
 def test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight):
@@ -244,7 +244,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight):
 def test_filter_and_flag_are_part_of_the_state():
     """An evaluation of a loaded agent through the last filter needs them."""
     one, other = RandFm().build(), RandFm().build()
-    one.layer.weight, one.layer.on = draw_filter(torch.Generator().manual_seed(1)), True
+    one.layer.weight, one.layer.on = draw_filter(3, torch.Generator().manual_seed(1)), True
     other.load(one.state())
     assert torch.equal(one.layer.weight, other.layer.weight)
     assert other.layer.on
@@ -264,4 +264,4 @@ def test_the_term_is_that_of_the_policys_features(make_learner):
     method = RandFm().build()
     learner = make_learner(method)
     output = learner.model(frames(2), policy=False)
-    assert method.penalty(learner.model, None, [(1.0, output)], PHASE, learner.context()) == (None, {})
+    assert method.penalty(None, [View(1.0, output)], PHASE, learner.context()) == (None, {})

@@ -18,12 +18,12 @@ def ready(make_learner, sharpen, config=SNI, **settings):
     method.begin_iteration(learner.context())
     learner.collect()
     learner.model.train()
-    return learner, method, learner.rollout.minibatch(torch.arange(4))
+    return learner, method, learner.rollout.batch(torch.arange(4))
 
 
 def test_the_slow_mask_acts_and_stays_and_the_fast_one_changes_with_each_step(make_learner):
     method = SNI.build()
-    learner = make_learner(method, num_envs=2, num_steps=2, minibatches=2)
+    learner = make_learner(method, num_envs=2, num_steps=2, num_minibatches=2)
     seen = {"slow": [], "fast": []}
     for name, masks in seen.items():
         layer = getattr(method.neck, name)
@@ -39,12 +39,12 @@ def test_the_slow_mask_acts_and_stays_and_the_fast_one_changes_with_each_step(ma
 def test_the_views_are_the_slow_and_the_fast_policy_with_the_slow_value(make_learner, sharpen):
     learner, method, batch = ready(make_learner, sharpen, Dropout(p=0.2, style="sni", lam=0.25))
     method.before_step([batch], PHASE, learner.context())
-    (w1, slow), (w2, fast) = method.views(learner.model, batch, PHASE, learner.context())
+    (w1, slow), (w2, fast) = method.views(batch, PHASE, learner.context())
     assert (w1, w2) == (0.25, 0.75)
     torch.testing.assert_close(slow.log_prob(batch.actions), batch.log_probs, atol=1e-4, rtol=1e-4)
     assert fast.value is slow.value
     assert not torch.allclose(fast.logits, slow.logits, atol=1e-3)
-    dense = learner.model.neck.dense(slow.trunk_map)
+    dense = learner.model.neck.dense(slow.encoder_map)
     torch.testing.assert_close(fast.features, (dense * method.neck.fast.kept).relu())
     torch.testing.assert_close(slow.features, (dense * method.neck.slow.kept).relu())
 
@@ -55,27 +55,26 @@ def test_with_the_slow_mask_alone_the_first_ratios_are_one(make_learner, sharpen
         assert (learner.iterate()[0]["approx_kl"] < 1e-8) is one
 
 
-def test_the_trunk_runs_once_and_an_evaluation_drops_nothing(make_learner, sharpen):
+def test_the_encoder_runs_once_and_an_evaluation_drops_nothing(make_learner, sharpen):
     learner, method, batch = ready(make_learner, sharpen)
     calls = []
-    learner.model.trunk.register_forward_hook(lambda *_: calls.append(1))
-    method.views(learner.model, batch, PHASE, learner.context())
+    learner.model.encoder.register_forward_hook(lambda *_: calls.append(1))
+    method.views(batch, PHASE, learner.context())
     assert len(calls) == 1
-    output = method.act(learner.model, batch.obs, "eval", learner.context())
-    dense = learner.model.neck.dense(learner.model.eval()(batch.obs).trunk_map)
+    output = method.act(batch.obs, "eval", learner.context())
+    dense = learner.model.neck.dense(learner.model.eval()(batch.obs).encoder_map)
     torch.testing.assert_close(output.features, dense.relu())
 
 
-def test_at_rate_zero_it_is_ppo_bit_for_bit_from_the_same_weights(make_learner):
-    """The neck is drawn before the trunk, so the weights are copied from the base."""
+def test_at_rate_zero_it_is_ppo_bit_for_bit(make_learner):
+    """From the start: fails when the neck is not drawn in the place of the dense layer."""
     settings = {"num_envs": 2, "num_steps": 2, "mode": "train"}
     base, method = make_learner(**settings), make_learner(Dropout(p=0.0, style="sni").build(), **settings)
-    method.model.load_state_dict(base.model.state_dict())
     for _ in range(2):
         assert base.iterate()[0] == method.iterate()[0]
     for one, other in zip(base.model.parameters(), method.model.parameters(), strict=True):
         assert torch.equal(one, other)
-    assert torch.equal(base.noise.get_state(), method.noise.get_state())
+    assert torch.equal(base.method_rng.get_state(), method.method_rng.get_state())
 
 
 def test_a_resumed_run_goes_on_bit_for_bit(resumed_as_straight):

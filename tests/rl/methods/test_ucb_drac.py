@@ -28,7 +28,7 @@ def counts(played):
 
 
 def test_the_arms_are_those_of_the_authors_in_their_order():
-    assert " ".join(ARMS) == "crop random-conv grayscale flip rotate cutout cutout-color color-jitter"
+    assert " ".join(ARMS) == "crop random_conv grayscale flip rotate cutout cutout_color color_jitter"
     assert set(ARMS) <= set(AUGMENTATIONS)
 
 
@@ -120,7 +120,7 @@ def test_the_first_iteration_credits_nothing(make_learner):
 
 def test_the_arm_is_the_augmentation_of_the_penalty(make_learner):
     method = compose({"ucb_drac": UcbDrac(init="sweep")})
-    learner, seen = make_learner(method, small=True, epochs=2), []
+    learner, seen = make_learner(method, small=True, update_epochs=2), []
     ucb = method.methods["ucb_drac"]
     assert [type(kind) for kind in ucb.augmentations] == [AUGMENTATIONS[name] for name in ARMS]
 
@@ -144,11 +144,11 @@ def test_the_arm_is_the_augmentation_of_the_penalty(make_learner):
 
 def test_the_histogram_of_arms_is_logged_and_counts_iterations(make_learner):
     method = compose({"ucb_drac": UcbDrac(init="sweep")})
-    rows = observed(make_learner(method, small=True, epochs=3, micro_batch=5), 10)
+    rows = observed(make_learner(method, small=True, update_epochs=3, micro_batch=5), 10)
     for k, (_, _, metrics) in enumerate(rows, start=1):
-        histogram = [metrics[f"arm_{name.replace('-', '_')}"] for name in ARMS]
-        assert sum(histogram) == pytest.approx(k)
-        assert histogram == pytest.approx(counts([arm for arm, *_ in rows[:k]]))
+        histogram = [metrics[f"arm_{name}"] for name in ARMS]
+        assert sum(histogram) == k
+        assert histogram == counts([arm for arm, *_ in rows[:k]])
     assert "crop" in method.notes()["ucb_drac.arms"]
     assert method.notes()["ucb_drac.init"] == "sweep"
 

@@ -8,7 +8,7 @@ from clop.rl.methods import compose
 from clop.rl.methods.base import Phase
 from clop.rl.methods.daac import Daac
 from clop.rl.methods.weight_decay import WeightDecay
-from clop.rl.network import NetworkConfig
+from clop.rl.settings import NetworkConfig
 
 
 def step(learner):
@@ -40,7 +40,9 @@ def test_the_term_by_hand(make_learner):
         def groups(self):
             return {"all": list(self.parameters())}
 
-    term, logs = learner.method.penalty(Tiny(), None, [], Phase("ppo", "all", 1, 1, 1.0, 0.5, 0.01), learner.context())
+    ctx = learner.context()
+    ctx.model = Tiny()
+    term, logs = learner.method.penalty(None, [], Phase("ppo", "all", 1, 1, 1.0, 0.5, 0.01), ctx)
     assert term.item() == pytest.approx(0.5e-4 * 36)
     assert logs["half_squared_norm"].item() == pytest.approx(18)
 
@@ -92,7 +94,7 @@ def test_with_two_networks_each_phase_decays_its_own(make_learner):
     learner.collect()
     for phase in learner.method.phases(learner.config, learner.context()):
         learner.model.zero_grad()
-        learner.method.methods["weight_decay"].penalty(learner.model, None, [], phase, learner.context())[0].backward()
+        learner.method.methods["weight_decay"].penalty(None, [], phase, learner.context())[0].backward()
         ours = {id(p) for p in learner.model.groups()[phase.group] if p.dim() > 1}
         assert {id(p) for p in learner.model.parameters() if p.grad is not None} == ours
 

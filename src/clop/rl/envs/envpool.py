@@ -43,18 +43,20 @@ def _load(path: Path) -> None:
 
 
 class EnvPoolEngine:
-    """Games that step together; an :class:`~clop.rl.envs.vector.Engine`."""
+    """Games that step together; an :class:`~clop.rl.envs.spec.Engine`."""
 
     can_save: ClassVar[bool] = False
 
+    cut_off: ClassVar[tuple[()]] = ()  # a time limit is part of these games, and counts as an end
+
     def __init__(
-        self, game: str, num_envs: int, *, mode: str, start_level: int, num_levels: int, rand_seed: int, threads: int
+        self, game: str, num_envs: int, mode: str, start_level: int, num_levels: int, seed: int, threads: int
     ) -> None:
         self._pool = _envpool().make_gymnasium(
             f"{game.capitalize()}{mode.capitalize()}-v0",
             num_envs=num_envs,
             num_threads=max(threads, 1),  # 0 would take every core, and the caller's own thread is never used
-            seed=rand_seed,
+            seed=seed,
             num_levels=num_levels,
             start_level=start_level,
             channel_first=False,

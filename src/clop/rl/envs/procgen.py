@@ -22,9 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clop.errors import UsageError
-from clop.rl.games import NUM_ACTIONS
+from clop.rl.envs.spec import EnvSpec
+from clop.rl.games import find_game
 
+_BUTTONS = (
+    *("left down", "left", "left up", "down", "nothing", "up", "right down", "right", "right up"),
+    *("D", "A", "W", "S", "Q", "E"),
+)
+"""What the actions press, the same in every game; the letters are the games' special buttons, such as fire."""
 _LIBRARIES = ("libenv.so", "libenv.dylib", "env.dll")
+_FRAME = (64, 64, 3)
 _UINT8, _INT32 = 1, 2  # libenv_dtype
 _MODES = {"easy": 0, "hard": 1}  # DistributionMode
 _MAX_STATE = 1 << 20  # bytes; 57 kB is the largest seen, in coinrun
@@ -52,6 +59,11 @@ class _Buffers(ctypes.Structure):
         ("info", ctypes.POINTER(ctypes.c_void_p)),
         ("ac", ctypes.POINTER(ctypes.c_void_p)),
     )
+
+
+def spec(game: str) -> EnvSpec:
+    """What the games show and take."""
+    return EnvSpec(_FRAME, len(_BUTTONS), _BUTTONS.index("nothing"), _BUTTONS, find_game(game).time_limit)
 
 
 def data_folder() -> Path | None:
@@ -87,16 +99,18 @@ def _library() -> ctypes.CDLL:
 
 
 class ProcgenEngine:
-    """Games that step together; an :class:`~clop.rl.envs.vector.Engine`."""
+    """Games that step together; an :class:`~clop.rl.envs.spec.Engine`."""
 
     can_save: ClassVar[bool] = True
 
+    cut_off: ClassVar[tuple[()]] = ()  # a time limit is part of these games, and arrives as an end
+
     def __init__(
-        self, game: str, num_envs: int, *, mode: str, start_level: int, num_levels: int, rand_seed: int, threads: int
+        self, game: str, num_envs: int, mode: str, start_level: int, num_levels: int, seed: int, threads: int
     ) -> None:
         data = data_folder()
         assert data is not None, "procgen is not installed"
-        self.frames = np.zeros((num_envs, 64, 64, 3), np.uint8)
+        self.frames = np.zeros((num_envs, *_FRAME), np.uint8)
         self.rewards = np.zeros(num_envs, np.float32)
         self.level_seeds = np.zeros(num_envs, np.int32)
         self.ended_level_seeds = np.zeros(num_envs, np.int32)
@@ -109,9 +123,9 @@ class ProcgenEngine:
             "distribution_mode": _MODES[mode],
             "start_level": start_level,
             "num_levels": num_levels,
-            "rand_seed": rand_seed,
+            "rand_seed": seed,
             "num_threads": threads,
-            "num_actions": NUM_ACTIONS,
+            "num_actions": len(_BUTTONS),
             "resource_root": f"{data / 'assets'}{os.sep}",
             # What procgen's Python side sets by default.
             "center_agent": True,

@@ -1,8 +1,10 @@
 """The methods by name. A new one is a file beside this and a line here."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from clop.composition import split_names
+from clop.errors import UsageError
+from clop.fields import checked, parse_call, split_outside_brackets
 from clop.rl.methods.base import Compose, Method
 from clop.rl.methods.batch_norm import BatchNorm
 from clop.rl.methods.clop import Clop
@@ -44,9 +46,14 @@ METHODS: dict[str, type[MethodConfig]] = {
 }
 
 
-def names(text: str) -> list[str]:
-    """``dropout+clop`` as a list; ``ppo`` stands for no method."""
-    return split_names(text, METHODS, "ppo")
+def parse(text: str) -> dict[str, MethodConfig]:
+    """``dropout+clop(alpha=0.3)`` as settings by name; ``ppo`` stands for no method."""
+    calls = [parse_call(part) for part in split_outside_brackets(text, "+")]
+    names = split_names("+".join(name for name, _ in calls), METHODS, "ppo")
+    settings: dict[str, dict[str, Any]] = dict(calls)
+    if settings.get("ppo"):
+        raise UsageError("ppo stands for no method and takes no settings; those of PPO have names such as ppo.num_envs")
+    return {name: METHODS[name](**checked(METHODS[name], settings[name], name)) for name in names}
 
 
 def compose(configs: dict[str, MethodConfig]) -> Method:

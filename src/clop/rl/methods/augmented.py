@@ -6,7 +6,7 @@ from torch import Generator, Tensor
 
 from clop import augment
 from clop.augment import Augmentation, Constants
-from clop.rl.games import find_game
+from clop.rl.games import best_augmentation
 
 FlipAxis = Literal["horizontal", "vertical"]
 
@@ -15,7 +15,7 @@ def game_augmentation(
     name: str | None, game: str, flip_axis: FlipAxis, constants: Constants = "rad", p: float | None = None
 ) -> Augmentation:
     """The augmentation of that name, or the one that DrAC does best with in the game."""
-    name = name or find_game(game).best_augmentation
+    name = name or best_augmentation(game)
     settings = ({"flip_axis": flip_axis} if name == "flip" else {}) | ({} if p is None else {"p": p})
     return augment.augmentation(name, constants, **settings)
 
@@ -41,5 +41,5 @@ def draw_for(frames: Tensor, augmentation: Augmentation, generator: Generator) -
 
 
 def as_images(frames: Tensor) -> Tensor:
-    """uint8 (N, 64, 64, 3) or float (N, 3, 64, 64) as (N, 3, 64, 64), without a copy."""
+    """uint8 (N, H, W, C) or float (N, C, H, W) as (N, C, H, W), without a copy."""
     return frames if frames.is_floating_point() else frames.permute(0, 3, 1, 2)

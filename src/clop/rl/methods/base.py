@@ -1,87 +1,64 @@
-"""Method: the places where the learner can be changed, and the plan a method edits before the network exists.
+"""Method: the places where the learner can be changed, and the settings a method edits before anything is built.
 
-The learner of :mod:`clop.rl.ppo` calls ten hooks and knows no method by name. Each hook does nothing by default, so
-an empty class is exactly PPO. Most hooks chain when methods are composed; three are exclusive, since two answers to
-the same question cannot both hold.
+The learner of :mod:`clop.rl.ppo` calls the hooks and knows no method by name. Each hook does nothing by default, so an
+empty class is exactly PPO. Most hooks chain when methods are composed; three are exclusive, since two answers to the
+same question cannot both hold.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from clop.distributed import Workers
 from clop.errors import UsageError
-from clop.rl.envs.levels import TrainLevels
-from clop.rl.network import SLOTS, ConvPost, Network, NetworkConfig, Output
-from clop.rl.rollout import Minibatch, Rollout
-
-if TYPE_CHECKING:
-    from clop.rl.ppo import PPOConfig
+from clop.rl.encoders.base import Slots
+from clop.rl.envs.levels import LevelSet
+from clop.rl.envs.spec import EnvSpec
+from clop.rl.network import Network, Output
+from clop.rl.rollout import Batch, Rollout
+from clop.rl.settings import Mode, NetworkConfig, PPOConfig
 
 Stage = Literal["rollout", "eval"]
-Mode = Literal["train", "eval"]
-
-_ONE_MODULE = ("neck", "adv_head")  # the other slots take a chain
 
 
-@dataclass
-class Plan:
-    """What is to be built; methods edit it in ``configure``."""
+@dataclass(frozen=True)
+class Settings:
+    """What is to be built; methods return changed copies of it in ``configure``."""
 
-    levels: TrainLevels
+    levels: LevelSet
     """The game, and the levels to learn on; a method may keep some of them for itself."""
-    ppo: "PPOConfig"
-    network: NetworkConfig
-    generator: torch.Generator
-    """For layers that draw: the learner's own, so that a resumed run draws on."""
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
     rollout_mode: Mode = "eval"
     """Mode of the network while acting; methods ask for one with :meth:`act_in`."""
     backend: str = "auto"
-    """Of the games."""
+    """Program that plays the games."""
     frames: Literal["bytes", "floats"] = "bytes"
-    """What the rollout stores: uint8 (64, 64, 3) as the games give it, or float (3, 64, 64) if ``observe`` returns
-    values that are no bytes, for four times the memory."""
-    slots: dict[str, list[nn.Module]] = field(default_factory=dict)
-    conv_post: list[ConvPost] = field(default_factory=list)
-    _asked: set[Mode] = field(default_factory=set)
+    """What the rollout stores: uint8 (H, W, C) as the games give it, or float (C, H, W) if ``observe`` returns values
+    that are no bytes, for four times the memory."""
+    asked: frozenset[Mode] = frozenset()
 
     @property
     def game(self) -> str:
         return self.levels.game
 
-    def act_in(self, mode: Mode) -> None:
+    @property
+    def spec(self) -> EnvSpec:
+        return self.levels.spec
+
+    def act_in(self, mode: Mode) -> "Settings":
         """Have the network act in this mode; two methods that ask for different ones cannot be combined."""
-        self._asked.add(mode)
-        if len(self._asked) > 1:
+        asked = self.asked | {mode}
+        if len(asked) > 1:
             raise UsageError(
                 "one method wants the network to act in training mode and another in evaluation mode; they cannot be "
                 "combined, unless one has a setting rollout_mode that agrees with the other"
             )
-        self.rollout_mode = mode
-
-    def put(self, slot: str, module: nn.Module) -> None:
-        """Fill a slot; a second module follows the first where the slot takes a chain."""
-        assert slot in SLOTS, f"no such slot: {slot}"
-        if slot in _ONE_MODULE and slot in self.slots:
-            raise UsageError(f"two methods want to fill the network's {slot}; they cannot be combined")
-        self.slots.setdefault(slot, []).append(module)
-
-    def check(self) -> None:
-        """A :class:`UsageError` if methods want what does not go together; once all have edited the plan."""
-        if "trunk_out" in self.slots and self.network.topology == "decoupled":
-            raise UsageError(
-                "the value has a network of its own here and cannot read the policy's permuted map; "
-                "leave --clop.critic clean, or set it to independent"
-            )
-
-    def build(self) -> Network:
-        self.check()
-        slots = {name: chain[0] if len(chain) == 1 else nn.Sequential(*chain) for name, chain in self.slots.items()}
-        return Network(self.network, slots, self.conv_post)
+        return replace(self, rollout_mode=mode, asked=asked)
 
 
 @dataclass(frozen=True)
@@ -91,12 +68,19 @@ class Phase:
     name: str
     group: str
     epochs: int
-    minibatches: int
-    policy: float
-    value: float
-    entropy: float
+    num_minibatches: int
+    policy_coef: float
+    vf_coef: float
+    ent_coef: float
     every: int = 1
     """Runs in iterations divisible by this."""
+
+
+class View(NamedTuple):
+    """One forward pass of a batch, and the weight of its losses."""
+
+    weight: float
+    output: Output
 
 
 @dataclass
@@ -105,7 +89,7 @@ class Context:
 
     iteration: int
     env_steps: int
-    total_steps: int
+    total_timesteps: int
     device: torch.device
     generator: torch.Generator
     rollout_mode: Mode
@@ -132,10 +116,17 @@ class Method:
 
     exclusive: ClassVar[tuple[str, ...]] = ("act", "phases", "views")
     incompatible: ClassVar[Mapping[str, str]] = {}
-    """Methods that cannot be combined with this one although no hook tells, by name, and the reason."""
+    """Methods that cannot be combined with this one although no hook shows it, by name, and the reason."""
 
-    def configure(self, plan: Plan) -> None:
-        """Edit the plan, once, before the network exists."""
+    def configure(self, settings: Settings) -> Settings:
+        """Edit the settings. Pure: it may be called more than once, and before a run begins."""
+        return settings
+
+    def fill(self, slots: Slots, settings: Settings) -> None:
+        """Put layers into the network that is about to be built, once all methods have edited the settings."""
+
+    def attach(self, model: Network, settings: Settings) -> None:
+        """Once the network exists: to make what is no part of it."""
 
     def begin_iteration(self, ctx: Context) -> None:
         """Before each rollout."""
@@ -144,38 +135,42 @@ class Method:
         """Each raw frame while collecting, the bootstrap frame too: what the policy sees and the rollout stores."""
         return obs
 
-    def act(self, model: Network, obs: Tensor, stage: Stage, ctx: Context) -> Output:
-        """Policy and value on frames, without gradient; in the plan's mode for rollouts, else in evaluation mode."""
-        with torch.no_grad(), in_mode(model, stage == "rollout" and ctx.rollout_mode == "train"):
-            return model(obs)
+    def act(self, obs: Tensor, stage: Stage, ctx: Context) -> Output:
+        """Policy and value on frames, without gradient; in the settings' mode for rollouts, else in evaluation mode."""
+        with torch.no_grad(), in_mode(ctx.model, stage == "rollout" and ctx.rollout_mode == "train"):
+            return ctx.model(obs)
 
     def prepare(self, rollout: Rollout, ctx: Context) -> None:
         """After the advantages are known, before the update."""
 
-    def phases(self, ppo: "PPOConfig", ctx: Context) -> Sequence[Phase]:
+    def phases(self, ppo: PPOConfig, ctx: Context) -> Sequence[Phase]:
         """The passes of an update."""
-        return [Phase("ppo", "all", ppo.epochs, ppo.minibatches, 1.0, ppo.value_coef, ppo.entropy_coef)]
+        return [Phase("ppo", "all", ppo.update_epochs, ppo.num_minibatches, 1.0, ppo.vf_coef, ppo.ent_coef)]
 
-    def batch(self, batch: Minibatch, ctx: Context) -> Minibatch:
+    def transform(self, batch: Batch, ctx: Context) -> Batch:
         """Each micro-batch before the forward pass; with per-minibatch normalisation its advantages are still raw."""
         return batch
 
-    def before_step(self, batches: Sequence[Minibatch], phase: Phase, ctx: Context) -> None:
+    def before_step(self, batches: Sequence[Batch], phase: Phase, ctx: Context) -> None:
         """Before the gradient of one optimiser step, whose micro-batches these are: to train something of one's own."""
 
-    def views(self, model: Network, batch: Minibatch, phase: Phase, ctx: Context) -> Sequence[tuple[float, Output]]:
+    def views(self, batch: Batch, phase: Phase, ctx: Context) -> Sequence[View]:
         """Forward passes whose losses are averaged with these weights, which sum to 1."""
-        return [(1.0, model(batch.obs, policy=bool(phase.policy or phase.entropy), value=bool(phase.value)))]
+        policy = bool(phase.policy_coef or phase.ent_coef)
+        return [View(1.0, ctx.model(batch.obs, policy=policy, value=bool(phase.vf_coef)))]
 
     def penalty(
-        self, model: Network, batch: Minibatch, views: Sequence[tuple[float, Output]], phase: Phase, ctx: Context
+        self, batch: Batch, views: Sequence[View], phase: Phase, ctx: Context
     ) -> tuple[Tensor | None, Mapping[str, Tensor]]:
-        """A term to add to the loss, or None, and values to log."""
+        """A term to add to the loss, or None, and values of it to log."""
         return None, {}
 
+    def metrics(self) -> dict[str, float]:
+        """What to log besides, once an iteration: where the method itself stands."""
+        return {}
+
     def notes(self) -> dict[str, str | float]:
-        """What a score of this agent has to be read with: settings that the method chose itself, what it cost beyond
-        the steps that are counted."""
+        """Settings the score depends on that the method chose itself, and what it cost beyond the counted steps."""
         return {}
 
     def state(self) -> dict[str, Any]:
@@ -201,9 +196,18 @@ class Compose(Method):
             if owners:
                 setattr(self, hook, getattr(self.methods[owners[0]], hook))
 
-    def configure(self, plan: Plan) -> None:
+    def configure(self, settings: Settings) -> Settings:
         for method in self.methods.values():
-            method.configure(plan)
+            settings = method.configure(settings)
+        return settings
+
+    def fill(self, slots: Slots, settings: Settings) -> None:
+        for method in self.methods.values():
+            method.fill(slots, settings)
+
+    def attach(self, model: Network, settings: Settings) -> None:
+        for method in self.methods.values():
+            method.attach(model, settings)
 
     def begin_iteration(self, ctx: Context) -> None:
         for method in self.methods.values():
@@ -218,26 +222,29 @@ class Compose(Method):
         for method in self.methods.values():
             method.prepare(rollout, ctx)
 
-    def batch(self, batch: Minibatch, ctx: Context) -> Minibatch:
+    def transform(self, batch: Batch, ctx: Context) -> Batch:
         for method in self.methods.values():
-            batch = method.batch(batch, ctx)
+            batch = method.transform(batch, ctx)
         return batch
 
-    def before_step(self, batches: Sequence[Minibatch], phase: Phase, ctx: Context) -> None:
+    def before_step(self, batches: Sequence[Batch], phase: Phase, ctx: Context) -> None:
         for method in self.methods.values():
             method.before_step(batches, phase, ctx)
 
     def penalty(
-        self, model: Network, batch: Minibatch, views: Sequence[tuple[float, Output]], phase: Phase, ctx: Context
+        self, batch: Batch, views: Sequence[View], phase: Phase, ctx: Context
     ) -> tuple[Tensor | None, Mapping[str, Tensor]]:
         total: Tensor | None = None
         logs: dict[str, Tensor] = {}
         for method in self.methods.values():
-            term, values = method.penalty(model, batch, views, phase, ctx)
+            term, values = method.penalty(batch, views, phase, ctx)
             logs |= values
             if term is not None:
                 total = term if total is None else total + term
         return total, logs
+
+    def metrics(self) -> dict[str, float]:
+        return {name: value for method in self.methods.values() for name, value in method.metrics().items()}
 
     def notes(self) -> dict[str, str | float]:
         return {

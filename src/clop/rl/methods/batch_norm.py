@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from clop.rl.methods.base import Method, Mode, Plan
+from clop.rl.methods.base import Method, Settings
+from clop.rl.settings import Mode
 
 
 @dataclass(frozen=True)
@@ -11,7 +12,7 @@ class BatchNorm:
     """Batch norm after the convolutions, with running statistics at evaluation (Ioffe and Szegedy, 2015)."""
 
     where: Literal["block", "all"] = "all"
-    """After each of the 15 convolutions (Cobbe et al.), or after the first of each block (the CLOP authors' code)."""
+    """After each convolution (Cobbe et al.), or after the first of each stage (the CLOP authors' code)."""
     rollout_mode: Mode = "train"
     """Whether acting uses the statistics of the frames at hand (``train``) or the running ones."""
 
@@ -27,9 +28,9 @@ class BatchNormMethod(Method):
     def __init__(self, config: BatchNorm) -> None:
         self.config = config
 
-    def configure(self, plan: Plan) -> None:
-        plan.network = replace(plan.network, norm=self.config.where, norm_statistics=self.config.statistics)
-        plan.act_in(self.config.rollout_mode)
+    def configure(self, settings: Settings) -> Settings:
+        network = replace(settings.network, norm=self.config.where, norm_statistics=self.config.statistics)
+        return replace(settings, network=network).act_in(self.config.rollout_mode)
 
     def notes(self) -> dict[str, str | float]:
         return {"statistics": self.config.statistics} if self.config.statistics == "batch" else {}

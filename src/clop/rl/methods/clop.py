@@ -3,43 +3,29 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from clop.errors import UsageError
-from clop.layer import CLOP
-from clop.rl.games import find_game
-from clop.rl.methods.base import Method, Mode, Plan
+from torch import nn
 
-Slot = Literal["actor_in", "block1", "block2", "block3"]
-Variant = Literal["paper", "raster", "clamp"]
-
-_LAST_MAPS = ("block3", "actor_in")
+from clop.errors import UsageError, unknown_name
+from clop.layer_settings import LayerSettings
+from clop.rl.encoders import find_encoder
+from clop.rl.encoders.base import Site, Slots
+from clop.rl.games import paper_alpha
+from clop.rl.methods.base import Method, Settings
+from clop.rl.settings import Mode
 
 
 @dataclass(frozen=True)
-class Clop:
+class Clop(LayerSettings):
     """CLOP on the deepest map of the actor (Bertoin and Rachelson, 2022)."""
 
-    alpha: float | None = None
-    """Probability of a swap; the paper's value for the game if not given."""
-    slot: Slot | None = None
-    """Where the layer goes. ``actor_in`` spares the critic; after a block both see the permuted map, unless they have a
-    network each. By default ``actor_in``, and ``block2`` with a global average pool, which does not see a permutation
-    right before it."""
+    slot: str | None = None
+    """Where the layer goes: ``actor_in``, which spares the critic, or after a stage of the encoder (IMPALA: ``block1``,
+    ``block2``, ``block3``), where both see the permuted map unless they have a network each. By default ``actor_in``,
+    and before the last stage with a global average pool, which does not see a permutation right before it."""
     critic: Literal["clean", "same", "independent"] = "clean"
     """What the critic reads besides ``actor_in``: the clean map, the actor's permuted one, or one of its own."""
-    variant: Variant = "paper"
-    """``paper`` is the paper's rule, ``raster`` that of the authors' code."""
-    local: bool = True
-    """Whether positions swap with direct neighbours, and not with any other (the paper's ablation)."""
-    channel_consistent: bool = True
-    """Whether all channels are permuted alike, and not each in its own way (the paper's ablation)."""
-    per_sample: bool = False
-    """Whether each frame has a permutation of its own, and not all frames of a pass the same."""
     rollout_mode: Mode = "train"
     """Whether the layer acts while collecting (``train``, as in the authors' code) or only in updates."""
-
-    def __post_init__(self) -> None:
-        if self.alpha is not None and not 0 <= self.alpha <= 1:
-            raise UsageError(f"clop.alpha is a probability and must lie in [0, 1], got {self.alpha}")
 
     def build(self) -> "ClopMethod":
         return ClopMethod(self)
@@ -51,45 +37,40 @@ class ClopMethod(Method):
     def __init__(self, config: Clop) -> None:
         self.config = config
 
-    def configure(self, plan: Plan) -> None:
-        config = self.config
-        slot = find_slot(plan, config.slot)
-        if config.critic != "clean" and slot != "actor_in":
+    def configure(self, settings: Settings) -> Settings:
+        return settings.act_in(self.config.rollout_mode)
+
+    def fill(self, slots: Slots, settings: Settings) -> None:
+        slot, critic = find_slot(self.config.slot, settings, "clop"), self.config.critic
+
+        def layer(site: Site) -> nn.Module:
+            return self.config.layer(paper_alpha(settings.game), site.generator)
+
+        if critic != "clean" and slot != "actor_in":
             raise UsageError(
-                f"the critic already reads the permuted map when CLOP is at {slot}; leave --clop.critic clean"
+                f"the critic already reads the permuted map when CLOP is at {slot}; leave clop.critic clean"
             )
-        if config.critic == "same":
-            plan.put("trunk_out", self._layer(plan))
-        else:
-            plan.put(slot, self._layer(plan))
-            if config.critic == "independent":
-                plan.put("critic_in", self._layer(plan))
-        plan.act_in(config.rollout_mode)
-
-    def _layer(self, plan: Plan) -> CLOP:
-        config = self.config
-        return CLOP(
-            find_alpha(plan, config.alpha),
-            variant=config.variant,
-            local=config.local,
-            channel_consistent=config.channel_consistent,
-            per_sample=config.per_sample,
-            generator=plan.generator,
-        )
+        if critic == "same" and settings.network.topology == "decoupled":
+            raise UsageError(
+                "the value has a network of its own here and cannot read the policy's permuted map; "
+                "leave clop.critic clean, or set it to independent"
+            )
+        slots.put("encoder_out" if critic == "same" else slot, layer)
+        if critic == "independent":
+            slots.put("critic_in", layer)
 
 
-def find_slot(plan: Plan, slot: Slot | None) -> Slot:
-    """Where a layer goes: as told, or by default to the last map whose places matter to what follows."""
-    if not plan.network.impoola:
+def find_slot(slot: str | None, settings: Settings, group: str) -> str:
+    """Where a layer goes: as set, or by default to the last map whose places matter to what follows."""
+    *_, inner, last = find_encoder(settings.network.encoder).stages
+    known = ("actor_in", *find_encoder(settings.network.encoder).stages)
+    if slot is not None and slot not in known:
+        raise UsageError(unknown_name(f"{group}.slot", slot, known) + f" (the encoder is {settings.network.encoder})")
+    if not settings.network.impoola:
         return slot or "actor_in"
-    if slot in _LAST_MAPS:
+    if slot in (last, "actor_in"):
         raise UsageError(
             f"CLOP at {slot} would do nothing: a global average pool follows, and a mean does not see a permutation; "
-            "put it before the last block with the slot block2"
+            f"put it before the last stage with the slot {inner}"
         )
-    return slot or "block2"
-
-
-def find_alpha(plan: Plan, alpha: float | None) -> float:
-    """As told, or the paper's for the game."""
-    return find_game(plan.game).clop_alpha if alpha is None else alpha
+    return slot or inner

@@ -2,22 +2,23 @@
 
 import math
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import nn
 
 from clop.errors import UsageError
 from clop.layer import CLOP
-from clop.rl.envs.levels import TrainLevels, range_text
+from clop.layer_settings import Variant
+from clop.rl.encoders.base import Site, Slots
+from clop.rl.envs.levels import LevelSet
 from clop.rl.envs.vector import VectorGames
-from clop.rl.methods.base import Context, Method, Mode, Phase, Plan, in_mode
-from clop.rl.methods.clop import Slot, Variant, find_slot
-from clop.rl.network import Network, Output
-from clop.rl.rollout import Minibatch
+from clop.rl.methods.base import Context, Method, Settings, in_mode
+from clop.rl.methods.clop import find_slot
+from clop.rl.settings import Mode
 
 ALPHAS = (0.0, 0.1, 0.3, 0.6, 0.8, 1.0)
 
@@ -26,7 +27,7 @@ ALPHAS = (0.0, 0.1, 0.3, 0.6, 0.8, 1.0)
 class ClopAuto:
     """CLOP with an alpha that a bandit chooses by the return on held-out training levels (ours)."""
 
-    levels: int | None = None
+    num_levels: int | None = None
     """The last training levels, which are played to choose alpha and never learnt on; a tenth of them if not given."""
     envs: int = 8
     """Games on these levels. They step as often as those of training, so with 64 of those an eighth more steps are
@@ -39,7 +40,7 @@ class ClopAuto:
     """Weight of what is little tried, in standard deviations of the remembered returns."""
     largest: float = 1.0
     """Alphas above this are left out; with 0 none is left but 0, and nothing is held out."""
-    slot: Slot | None = None
+    slot: str | None = None
     """Where the layer goes, as for clop."""
     variant: Variant = "paper"
     """``paper`` is the paper's rule, ``raster`` that of the authors' code."""
@@ -64,22 +65,6 @@ class ClopAuto:
         return ClopAutoMethod(self)
 
 
-class Games(Protocol):
-    """What makes the games of the held-out levels."""
-
-    def __call__(
-        self,
-        game: str,
-        num_envs: int,
-        *,
-        mode: str,
-        start_level: int,
-        num_levels: int,
-        rand_seed: int,
-        backend: str,
-    ) -> VectorGames: ...
-
-
 class ClopAutoMethod(Method):
     """Before each rollout the held-out games are played for a while; once enough episodes have ended, their mean return
     is the reward of the alpha that was learnt with since the last choice, and the next is chosen.
@@ -89,26 +74,37 @@ class ClopAutoMethod(Method):
 
     incompatible: ClassVar[Mapping[str, str]] = {"clop": "clop_auto chooses the alpha of the layer, clop fixes it"}
 
-    def __init__(self, config: ClopAuto, make_games: Games = VectorGames) -> None:
-        self.config, self.make_games = config, make_games
+    layer: CLOP
+
+    def __init__(
+        self, config: ClopAuto, open_games: Callable[[LevelSet, int, int, str], VectorGames] = LevelSet.open
+    ) -> None:
+        self.config, self.open_games = config, open_games
         self.bandit = Bandit(len(config.alphas), config.window, config.exploration)
         self.arm = self.bandit.choose()
         self.games: VectorGames | None = None
         self.saved: Mapping[str, Any] | None = None  # games of a state that are not playing yet
-        self.dice = torch.Generator()
+        self.action_rng = torch.Generator()
         self.pending = torch.zeros(2, dtype=torch.float64)  # sum and number of the returns since the last choice
         self.last_return: float | None = None
         self.extra_steps = 0
         self.played: Counter[int] = Counter()  # iterations with each arm
 
-    def configure(self, plan: Plan) -> None:
-        config = self.config
-        self.layer = CLOP(config.alphas[self.arm], variant=config.variant, generator=plan.generator)
-        plan.put(find_slot(plan, config.slot), self.layer)
-        plan.act_in(config.rollout_mode)
-        self.backend, self.steps = plan.backend, plan.ppo.num_steps
+    def configure(self, settings: Settings) -> Settings:
+        settings = settings.act_in(self.config.rollout_mode)
         if self._chooses:
-            plan.levels, self.held_out = hold_out(plan.levels, config.levels)
+            learnt, self.held_out = hold_out(settings.levels, self.config.num_levels)
+            settings = replace(settings, levels=learnt)
+        return settings
+
+    def fill(self, slots: Slots, settings: Settings) -> None:
+        def layer(site: Site) -> nn.Module:
+            alpha = self.config.alphas[self.arm]
+            self.layer = CLOP(alpha, variant=self.config.variant, generator=site.generator)
+            return self.layer
+
+        slots.put(find_slot(self.config.slot, settings, "clop_auto"), layer)
+        self.backend, self.steps = settings.backend, settings.ppo.num_steps
 
     @property
     def _chooses(self) -> bool:
@@ -130,23 +126,20 @@ class ClopAutoMethod(Method):
         self.played[self.arm] += 1
         self.layer.alpha = self.config.alphas[self.arm]
 
-    def penalty(
-        self, model: Network, batch: Minibatch, views: Sequence[tuple[float, Output]], phase: Phase, ctx: Context
-    ) -> tuple[Tensor | None, Mapping[str, Tensor]]:
-        """Adds nothing to the loss; tells what was chosen, and what it cost."""
+    def metrics(self) -> dict[str, float]:
+        """What was chosen, and what it cost."""
         if not self._chooses:
-            return None, {}
-        values = {"alpha": self.layer.alpha, "extra_env_steps": self.extra_steps}
+            return {}
+        values = {"alpha": self.layer.alpha, "extra_env_steps": float(self.extra_steps)}
         if self.last_return is not None:
             values["held_out_return"] = self.last_return
-        values |= {f"iterations_alpha_{alpha:g}": self.played[arm] for arm, alpha in enumerate(self.config.alphas)}
-        return None, {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+        tried = enumerate(self.config.alphas)
+        return values | {f"iterations_alpha_{alpha:g}": float(self.played[arm]) for arm, alpha in tried}
 
     def notes(self) -> dict[str, str | float]:
         if not self._chooses:
             return {}
-        held_out = range_text(self.held_out.start_level, self.held_out.num_levels)
-        return {"held_out": held_out, "extra_env_steps": self.extra_steps}
+        return {"held_out": self.held_out.text, "extra_env_steps": self.extra_steps}
 
     def state(self) -> dict[str, Any]:
         return {
@@ -156,7 +149,7 @@ class ClopAutoMethod(Method):
             "last_return": self.last_return,
             "extra_steps": self.extra_steps,
             "played": [self.played[arm] for arm in range(len(self.config.alphas))],
-            "dice": self.dice.get_state(),
+            "action_rng": self.action_rng.get_state(),
             "games": self.saved if self.games is None else self.games.state(),
         }
 
@@ -167,7 +160,7 @@ class ClopAutoMethod(Method):
         self.pending = state["pending"].clone()
         self.last_return, self.extra_steps = state["last_return"], state["extra_steps"]
         self.played = Counter(dict(enumerate(state["played"])))
-        self.dice.set_state(state["dice"])
+        self.action_rng.set_state(state["action_rng"])
         self.saved = state["games"]
         if self.games is not None and self.saved is not None:
             self.games.restore(self.saved)
@@ -177,17 +170,9 @@ class ClopAutoMethod(Method):
         seed = 0
         if self.saved is None:
             seed = int(torch.randint(2**31 - 1, (), generator=ctx.generator))
-            self.dice.manual_seed(seed)
-        levels = self.held_out
-        self.games = self.make_games(
-            levels.game,
-            -(-self.config.envs // ctx.workers.size),
-            mode=levels.mode,
-            start_level=levels.start_level,
-            num_levels=levels.num_levels,
-            rand_seed=seed,
-            backend=self.backend,
-        )
+            self.action_rng.manual_seed(seed)
+        envs = -(-self.config.envs // ctx.workers.size)
+        self.games = self.open_games(self.held_out, envs, seed, self.backend)
         if self.saved is not None:
             self.games.restore(self.saved)
             self.saved = None
@@ -199,21 +184,21 @@ class ClopAutoMethod(Method):
         with torch.no_grad(), in_mode(ctx.model, False):
             for _ in range(self.steps):
                 frames = torch.from_numpy(self.games.observe().obs).to(ctx.device)
-                actions = ctx.model(frames, value=False).cpu().sample(self.dice)
+                actions = ctx.model(frames, value=False).cpu().sample(self.action_rng)
                 returns += self.games.step(actions.numpy()).finished.returns.tolist()
         self.extra_steps += self.steps * self.games.num_envs * ctx.workers.size
         self.pending += ctx.workers.sum(torch.tensor([sum(returns), len(returns)], dtype=torch.float64))
 
 
-def hold_out(levels: TrainLevels, count: int | None) -> tuple[TrainLevels, TrainLevels]:
+def hold_out(levels: LevelSet, count: int | None) -> tuple[LevelSet, LevelSet]:
     """The levels to learn on, and the last ones, to choose alpha on."""
     if levels.num_levels == 0:
-        raise UsageError("clop_auto holds out training levels and needs a number of them; with --levels 0 it has all")
+        raise UsageError("clop_auto holds out training levels and needs a number of them; with num_levels=0 it has all")
     count = max(1, levels.num_levels // 10) if count is None else count
     if not 1 <= count < levels.num_levels:
         raise UsageError(
             f"clop_auto is to hold out {count} of {levels.num_levels} training levels; it needs at least one, and at "
-            "least one must be left to learn on: see --levels and --clop-auto.levels"
+            "least one must be left to learn on: see num_levels and clop_auto.num_levels"
         )
     kept = levels.num_levels - count
     return (

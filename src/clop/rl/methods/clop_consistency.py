@@ -9,33 +9,30 @@ from torch import Tensor, nn
 
 from clop.errors import UsageError
 from clop.layer import CLOP
+from clop.layer_settings import LayerSettings
+from clop.rl.encoders.base import Site, Slots
+from clop.rl.games import paper_alpha
 from clop.rl.losses import policy_divergence
-from clop.rl.methods.base import Context, Method, Phase, Plan
-from clop.rl.methods.clop import Slot, Variant, find_alpha, find_slot
-from clop.rl.network import Network, Output
-from clop.rl.rollout import Minibatch
+from clop.rl.methods.base import Context, Method, Phase, Settings, View
+from clop.rl.methods.clop import find_slot
+from clop.rl.rollout import Batch
 
 
 @dataclass(frozen=True)
-class ClopConsistency:
+class ClopConsistency(LayerSettings):
     """PPO on clean maps, and a term that asks the policy on permuted ones to agree (ours)."""
+
+    group: ClassVar[str] = "clop_consistency"
 
     coef: float = 0.1
     """Weight of the divergence of the policy on permuted maps from that on clean ones; 0.1 is DrAC's."""
-    alpha: float | None = None
-    """Probability of a swap; the CLOP paper's value for the game if not given."""
-    slot: Slot | None = None
-    """Where maps are permuted, as for clop. Before ``actor_in`` the trunk has to run twice."""
-    variant: Variant = "paper"
-    """``paper`` is the paper's rule, ``raster`` that of the authors' code."""
-    per_sample: bool = False
-    """Whether each frame has a permutation of its own."""
+    slot: str | None = None
+    """Where maps are permuted, as for clop. Before ``actor_in`` the encoder has to run twice."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.coef < 0:
             raise UsageError(f"clop_consistency.coef must not be negative, got {self.coef}")
-        if self.alpha is not None and not 0 <= self.alpha <= 1:
-            raise UsageError(f"clop_consistency.alpha is a probability and must lie in [0, 1], got {self.alpha}")
 
     def build(self) -> "ClopConsistencyMethod":
         return ClopConsistencyMethod(self)
@@ -52,31 +49,26 @@ class ClopConsistencyMethod(Method):
     def __init__(self, config: ClopConsistency) -> None:
         self.config = config
 
-    def configure(self, plan: Plan) -> None:
-        config = self.config
-        self.slot = find_slot(plan, config.slot)
-        self.layer = OnDemand(
-            CLOP(
-                find_alpha(plan, config.alpha),
-                variant=config.variant,
-                per_sample=config.per_sample,
-                generator=plan.generator,
-            )
-        )
-        plan.put(self.slot, self.layer)
+    def fill(self, slots: Slots, settings: Settings) -> None:
+        def layer(site: Site) -> nn.Module:
+            self.layer = OnDemand(self.config.layer(paper_alpha(settings.game), site.generator))
+            return self.layer
+
+        self.slot = find_slot(self.config.slot, settings, "clop_consistency")
+        slots.put(self.slot, layer)
 
     def penalty(
-        self, model: Network, batch: Minibatch, views: Sequence[tuple[float, Output]], phase: Phase, ctx: Context
+        self, batch: Batch, views: Sequence[View], phase: Phase, ctx: Context
     ) -> tuple[Tensor | None, Mapping[str, Tensor]]:
-        clean = views[0][1]
+        clean = views[0].output
         if clean.logits is None or self.config.coef == 0 or self.layer.clop.alpha == 0:
             return None, {}
         with self.layer.on():
             if self.slot == "actor_in":
-                assert clean.trunk_map is not None
-                permuted = model.policy_branch(clean.trunk_map)
+                assert clean.encoder_map is not None
+                permuted = ctx.model.policy_branch(clean.encoder_map)
             else:
-                permuted = model(batch.obs, value=False)
+                permuted = ctx.model(batch.obs, value=False)
         divergence = policy_divergence(clean.logits, permuted.known_logits)
         return self.config.coef * divergence, {"consistency": divergence}
 

@@ -2,19 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from clop.errors import UsageError
-from clop.rl.games import NUM_ACTIONS
-from clop.rl.methods.base import Context, Method, Phase, Plan
-from clop.rl.network import FEATURES, Network, Output, linear_head
-from clop.rl.rollout import Minibatch
-
-if TYPE_CHECKING:
-    from clop.rl.ppo import PPOConfig
+from clop.rl.encoders.base import Slots
+from clop.rl.methods.base import Context, Method, Phase, Settings, View
+from clop.rl.network import FEATURES, linear_head
+from clop.rl.rollout import Batch
+from clop.rl.settings import PPOConfig
 
 
 @dataclass(frozen=True)
@@ -22,7 +19,9 @@ class Daac:
     """A network each for policy and value; the policy's predicts advantages (Raileanu and Fergus, 2021)."""
 
     policy_epochs: int = 1
+    """Passes over a rollout for the policy network."""
     value_epochs: int = 9
+    """Passes over a rollout for the value network."""
     value_every: int = 1
     """Iterations from one fit of the value network to the next; it sees the last rollout only."""
     advantage_coef: float = 0.25
@@ -51,36 +50,41 @@ class DaacMethod(Method):
     def __init__(self, config: Daac) -> None:
         self.config = config
 
-    def configure(self, plan: Plan) -> None:
-        plan.network = replace(plan.network, topology="decoupled", dense_init="orthogonal")
-        plan.ppo = replace(
-            plan.ppo,
-            epochs=self.config.policy_epochs,
-            value_coef=1.0,
-            advantage_norm="batch",
-            advantage_std="unbiased",
-            advantage_epsilon=1e-5,
+    def configure(self, settings: Settings) -> Settings:
+        return replace(
+            settings,
+            network=replace(settings.network, topology="decoupled", dense_init="orthogonal"),
+            ppo=replace(
+                settings.ppo,
+                update_epochs=self.config.policy_epochs,
+                vf_coef=1.0,
+                advantage_norm="batch",
+                advantage_std="unbiased",
+                advantage_epsilon=1e-5,
+            ),
         )
-        with torch.random.fork_rng(devices=[]):  # so that the other weights are those of the network without the head
-            head = linear_head(FEATURES + NUM_ACTIONS, 1, gain=1.0)
-        plan.put("adv_head", head)
 
-    def phases(self, ppo: "PPOConfig", ctx: Context) -> Sequence[Phase]:
+    def fill(self, slots: Slots, settings: Settings) -> None:
+        slots.put("adv_head", lambda site: linear_head(FEATURES + site.num_actions, 1, gain=1.0))
+
+    def phases(self, ppo: PPOConfig, ctx: Context) -> Sequence[Phase]:
         config = self.config
         return [
-            Phase("policy", "policy", ppo.epochs, ppo.minibatches, 1.0, 0.0, ppo.entropy_coef),
-            Phase("value", "value", config.value_epochs, ppo.minibatches, 0.0, ppo.value_coef, 0.0, config.value_every),
+            Phase("policy", "policy", ppo.update_epochs, ppo.num_minibatches, 1.0, 0.0, ppo.ent_coef),
+            Phase(
+                "value", "value", config.value_epochs, ppo.num_minibatches, 0.0, ppo.vf_coef, 0.0, config.value_every
+            ),
         ]
 
-    def views(self, model: Network, batch: Minibatch, phase: Phase, ctx: Context) -> Sequence[tuple[float, Output]]:
+    def views(self, batch: Batch, phase: Phase, ctx: Context) -> Sequence[View]:
         policy = phase.name == "policy"
         actions = batch.actions if policy and self.config.advantage_coef else None
-        return [(1.0, model(batch.obs, policy=policy, value=not policy, actions=actions))]
+        return [View(1.0, ctx.model(batch.obs, policy=policy, value=not policy, actions=actions))]
 
     def penalty(
-        self, model: Network, batch: Minibatch, views: Sequence[tuple[float, Output]], phase: Phase, ctx: Context
+        self, batch: Batch, views: Sequence[View], phase: Phase, ctx: Context
     ) -> tuple[Tensor | None, Mapping[str, Tensor]]:
         if phase.name != "policy" or self.config.advantage_coef == 0:
             return None, {}
-        error = ((views[0][1].aux["advantage"] - batch.advantages) ** 2).mean()
+        error = ((views[0].output.aux["advantage"] - batch.advantages) ** 2).mean()
         return self.config.advantage_coef * error, {"advantage_loss": error}

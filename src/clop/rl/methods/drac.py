@@ -9,11 +9,12 @@ from torch import Generator, Tensor
 
 from clop.augment import Augmentation, Name
 from clop.errors import UsageError
+from clop.rl.encoders.base import Slots
 from clop.rl.losses import policy_divergence
 from clop.rl.methods.augmented import FlipAxis, augment_frames, game_augmentation, name_of
-from clop.rl.methods.base import Context, Method, Phase, Plan
+from clop.rl.methods.base import Context, Method, Phase, Settings, View
 from clop.rl.network import Network, Output
-from clop.rl.rollout import Minibatch
+from clop.rl.rollout import Batch
 
 Divergence = Literal["exact", "sample"]
 
@@ -49,15 +50,15 @@ class DracMethod(Method):
     def __init__(self, config: Drac) -> None:
         self.config = config
 
-    def configure(self, plan: Plan) -> None:
-        self.augmentation = game_augmentation(self.config.aug, plan.game, self.config.flip_axis)
+    def fill(self, slots: Slots, settings: Settings) -> None:
+        self.augmentation = game_augmentation(self.config.aug, settings.game, self.config.flip_axis)
 
     def penalty(
-        self, model: Network, batch: Minibatch, views: Sequence[tuple[float, Output]], phase: Phase, ctx: Context
+        self, batch: Batch, views: Sequence[View], phase: Phase, ctx: Context
     ) -> tuple[Tensor | None, Mapping[str, Tensor]]:
         if self.config.alpha_r == 0:
             return None, {}
-        terms = disagreement(model, batch, views[0][1], self.augmentation, self.config.kl, ctx.generator)
+        terms = disagreement(ctx.model, batch, views[0].output, self.augmentation, self.config.kl, ctx.generator)
         return self.config.alpha_r * sum_of(terms), terms
 
     def notes(self) -> dict[str, str | float]:
@@ -65,7 +66,7 @@ class DracMethod(Method):
 
 
 def disagreement(
-    model: Network, batch: Minibatch, clean: Output, augmentation: Augmentation, kl: Divergence, generator: Generator
+    model: Network, batch: Batch, clean: Output, augmentation: Augmentation, kl: Divergence, generator: Generator
 ) -> dict[str, Tensor]:
     """How far policy and value on augmented frames, one more pass, are from those on the clean ones.
 

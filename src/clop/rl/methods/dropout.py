@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clop.errors import UsageError
-from clop.rl.methods.base import Context, Method, Phase, Plan
-from clop.rl.network import FEATURES, Dense, Network, NetworkConfig, Output
-from clop.rl.rollout import Minibatch
+from clop.rl.encoders.base import Site, Slots
+from clop.rl.methods.base import Context, Method, Phase, Settings, View
+from clop.rl.network import FEATURES, Dense
+from clop.rl.rollout import Batch
 from clop.sample_dropout import SampleDropout
 
 
@@ -45,15 +46,17 @@ class DropoutMethod(Method):
         self.config = config
         self.masks: list[SharedMask] = []
 
-    def configure(self, plan: Plan) -> None:
-        plan.act_in("train")
-        if self.config.style == "actor":
-            plan.put("actor_in", SampleDropout(self.config.p, plan.generator))
-        else:
-            plan.conv_post.append(self._mask)
+    def configure(self, settings: Settings) -> Settings:
+        return settings.act_in("train")
 
-    def _mask(self, name: str, channels: int, size: int) -> nn.Module:
-        self.masks.append(SharedMask(self.config.p, channels, size, size))
+    def fill(self, slots: Slots, settings: Settings) -> None:
+        if self.config.style == "actor":
+            slots.put("actor_in", lambda site: SampleDropout(self.config.p, site.generator))
+        else:
+            slots.after_convolutions.append(self._mask)
+
+    def _mask(self, name: str, site: Site) -> nn.Module:
+        self.masks.append(SharedMask(self.config.p, *site.shape))
         return self.masks[-1]
 
     def begin_iteration(self, ctx: Context) -> None:
@@ -74,26 +77,31 @@ class SniDropoutMethod(Method):
     def __init__(self, config: Dropout) -> None:
         self.config = config
 
-    def configure(self, plan: Plan) -> None:
-        plan.act_in("train")
-        self.neck = MaskedNeck(plan.network, self.config.p)
-        plan.put("neck", self.neck)
+    def configure(self, settings: Settings) -> Settings:
+        return settings.act_in("train")
+
+    def fill(self, slots: Slots, settings: Settings) -> None:
+        def neck(site: Site) -> nn.Module:
+            self.neck = MaskedNeck(site, self.config.p)
+            return self.neck
+
+        slots.put("neck", neck)
 
     def begin_iteration(self, ctx: Context) -> None:
         self.neck.slow.redraw(ctx.generator)
 
-    def before_step(self, batches: Sequence[Minibatch], phase: Phase, ctx: Context) -> None:
+    def before_step(self, batches: Sequence[Batch], phase: Phase, ctx: Context) -> None:
         self.neck.fast.redraw(ctx.generator)
 
-    def views(self, model: Network, batch: Minibatch, phase: Phase, ctx: Context) -> Sequence[tuple[float, Output]]:
-        ((_, slow),) = super().views(model, batch, phase, ctx)
+    def views(self, batch: Batch, phase: Phase, ctx: Context) -> Sequence[View]:
+        ((_, slow),) = super().views(batch, phase, ctx)
         lam = self.config.lam
-        if slow.trunk_map is None or self.config.p == 0 or lam == 1:
-            return [(1.0, slow)]
+        if slow.encoder_map is None or self.config.p == 0 or lam == 1:
+            return [View(1.0, slow)]
         with self.neck.masked_by(self.neck.fast):
-            fast = model.policy_branch(slow.trunk_map)
+            fast = ctx.model.policy_branch(slow.encoder_map)
         fast.value = slow.value
-        return [(lam, slow), (1 - lam, fast)]
+        return [View(lam, slow), View(1 - lam, fast)]
 
     def state(self) -> dict[str, Any]:
         return {"slow": self.neck.slow.kept.cpu()}
@@ -105,9 +113,9 @@ class SniDropoutMethod(Method):
 class MaskedNeck(nn.Module):
     """The dense layer, a mask over its 256 outputs, and the rectifier."""
 
-    def __init__(self, config: NetworkConfig, p: float) -> None:
+    def __init__(self, site: Site, p: float) -> None:
         super().__init__()
-        self.dense = Dense(config, FEATURES)
+        self.dense = Dense(site.network, site.shape, FEATURES)
         self.slow, self.fast = SharedMask(p, FEATURES), SharedMask(p, FEATURES)
         self.mask: list[SharedMask] = [self.slow]  # in a list, since it is no module of its own
 

@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clop.errors import UsageError
+from clop.rl.encoders.base import Site, Slots
 from clop.rl.losses import half_squared_norm
-from clop.rl.methods.base import Context, Method, Phase, Plan
-from clop.rl.network import FEATURES, Dense, Network, NetworkConfig, Output
-from clop.rl.rollout import Minibatch
+from clop.rl.methods.base import Context, Method, Phase, Settings, View
+from clop.rl.network import FEATURES, Dense, Output
+from clop.rl.rollout import Batch
 
 _SHIFT = 5.0  # makes sigma start near 0.007
 
@@ -50,31 +51,33 @@ class IbacSniMethod(Method):
     """Acts, and learns values, without noise; half of the policy's loss is that of a mixture over noise."""
 
     incompatible: ClassVar[Mapping[str, str]] = {
-        "weight_decay": "ibac_sni has a weight decay of its own, --ibac-sni.weight-decay",
+        "weight_decay": "ibac_sni has a weight decay of its own, ibac_sni.weight_decay",
     }
 
     def __init__(self, config: IbacSni) -> None:
         self.config = config
 
-    def configure(self, plan: Plan) -> None:
-        plan.put("neck", Bottleneck(plan.network))
-        plan.act_in("eval")
+    def configure(self, settings: Settings) -> Settings:
+        return settings.act_in("eval")
 
-    def views(self, model: Network, batch: Minibatch, phase: Phase, ctx: Context) -> Sequence[tuple[float, Output]]:
-        ((_, still),) = super().views(model, batch, phase, ctx)
+    def fill(self, slots: Slots, settings: Settings) -> None:
+        slots.put("neck", Bottleneck)
+
+    def views(self, batch: Batch, phase: Phase, ctx: Context) -> Sequence[View]:
+        ((_, still),) = super().views(batch, phase, ctx)
         lam = self.config.lam
         if lam == 1 or still.logits is None:
-            return [(1.0, still)]
+            return [View(1.0, still)]
         mean, sigma = still.aux["mean"], still.aux["sigma"]
         noise = torch.randn(self.config.samples, *mean.shape, generator=ctx.generator)
         noise = noise.to(mean.device, non_blocking=True)
-        noisy = mixture(model.policy_head(F.relu(torch.addcmul(mean, sigma, noise))), still)
-        return [(lam, still), (1 - lam, noisy)] if lam > 0 else [(1.0, noisy)]
+        noisy = mixture(ctx.model.policy_head(F.relu(torch.addcmul(mean, sigma, noise))), still)
+        return [View(lam, still), View(1 - lam, noisy)] if lam > 0 else [View(1.0, noisy)]
 
     def penalty(
-        self, model: Network, batch: Minibatch, views: Sequence[tuple[float, Output]], phase: Phase, ctx: Context
+        self, batch: Batch, views: Sequence[View], phase: Phase, ctx: Context
     ) -> tuple[Tensor | None, Mapping[str, Tensor]]:
-        config, aux = self.config, views[0][1].aux
+        config, aux = self.config, views[0].output.aux
         total: Tensor | None = None
         logs: dict[str, Tensor] = {}
         if aux:
@@ -84,7 +87,7 @@ class IbacSniMethod(Method):
             if config.beta:
                 total = config.beta * passed
         if config.weight_decay:
-            decay = config.weight_decay * half_squared_norm(model.groups()[phase.group])
+            decay = config.weight_decay * half_squared_norm(ctx.model.groups()[phase.group])
             total = decay if total is None else total + decay
         return total, logs
 
@@ -93,9 +96,9 @@ class Bottleneck(nn.Module):
     """In place of the dense layer: mean and spread of 256 latents. What it returns is the rectified mean, always; the
     noise is added where the loss wants it."""
 
-    def __init__(self, config: NetworkConfig) -> None:
+    def __init__(self, site: Site) -> None:
         super().__init__()
-        self.dense = Dense(config, 2 * FEATURES)
+        self.dense = Dense(site.network, site.shape, 2 * FEATURES)
 
     def forward(self, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         mean, raw = self.dense(x).chunk(2, dim=-1)
@@ -119,7 +122,7 @@ def mixture(components: Tensor, still: Output) -> Mixture:
     log_probs = components.log_softmax(-1)
     entropy = -(log_probs.exp() * log_probs).sum(-1).mean(0)
     mean = log_probs.logsumexp(0) - math.log(len(components))
-    return Mixture(mean, still.value, still.features, still.aux, still.trunk_map, entropy)
+    return Mixture(mean, still.value, still.features, still.aux, still.encoder_map, entropy)
 
 
 def information(mean: Tensor, sigma: Tensor) -> Tensor:

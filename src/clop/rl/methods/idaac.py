@@ -3,19 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor, nn
 
 from clop.errors import UsageError
-from clop.rl.methods.base import Context, Method, Phase, Plan
+from clop.rl.encoders.base import Slots
+from clop.rl.methods.base import Context, Method, Phase, Settings, View
 from clop.rl.methods.daac import Daac, DaacMethod
-from clop.rl.network import FEATURES, Network, Output, linear_head
-from clop.rl.rollout import Minibatch, Rollout
-
-if TYPE_CHECKING:
-    from clop.rl.ppo import PPOConfig
+from clop.rl.network import FEATURES, Network, linear_head
+from clop.rl.rollout import Batch, Rollout
+from clop.rl.settings import PPOConfig
 
 LINEAR = 0  # hidden units of a classifier without a hidden layer
 
@@ -51,6 +50,7 @@ class Idaac:
     settings: Literal["best", "uniform"] = "best"
     """The authors' values for the game, or those they use for all; what is given below goes before."""
     value_epochs: int | None = None
+    """Passes over a rollout for the value network."""
     value_every: int | None = None
     """Iterations from one fit of the value network to the next."""
     advantage_coef: float | None = None
@@ -60,6 +60,7 @@ class Idaac:
     hidden: int | None = None
     """Units in the hidden layer of the order classifier; 0 for none."""
     policy_epochs: int = 1
+    """Passes over a rollout for the policy network."""
     same_episode: bool = False
     """Whether the two frames come from one episode, as the paper says, and not only from one level, as in its code."""
 
@@ -67,16 +68,16 @@ class Idaac:
         for name in ("order_coef", "hidden"):
             if (value := getattr(self, name)) is not None and value < 0:
                 raise UsageError(f"idaac.{name} must not be negative, got {value}")
-        self.daac(self.chosen("bigfish"))  # refuses what makes no sense
+        self.daac(self.tuned("bigfish"))  # refuses what makes no sense
 
-    def chosen(self, game: str) -> TunedSettings:
+    def tuned(self, game: str) -> TunedSettings:
         """What holds for a game."""
         base = BEST.get(game, TunedSettings()) if self.settings == "best" else TunedSettings()
         given = {name: getattr(self, name) for name in vars(base) if getattr(self, name) is not None}
         return replace(base, **given)
 
-    def daac(self, chosen: TunedSettings) -> Daac:
-        return Daac(self.policy_epochs, chosen.value_epochs, chosen.value_every, chosen.advantage_coef)
+    def daac(self, tuned: TunedSettings) -> Daac:
+        return Daac(self.policy_epochs, tuned.value_epochs, tuned.value_every, tuned.advantage_coef)
 
     def build(self) -> "IdaacMethod":
         return IdaacMethod(self)
@@ -90,20 +91,24 @@ class IdaacMethod(Method):
     def __init__(self, config: Idaac) -> None:
         self.config = config
 
-    def configure(self, plan: Plan) -> None:
-        self.chosen = self.config.chosen(plan.game)
-        self.base = DaacMethod(self.config.daac(self.chosen))
-        self.base.configure(plan)
-        self.max_grad_norm = plan.ppo.max_grad_norm
-        with torch.random.fork_rng(devices=[]):  # so that the network's weights are those of DAAC
-            self.classifier = order_classifier(self.chosen.hidden)
+    def configure(self, settings: Settings) -> Settings:
+        self.tuned = self.config.tuned(settings.game)
+        self.base = DaacMethod(self.config.daac(self.tuned))
+        return self.base.configure(settings)
+
+    def fill(self, slots: Slots, settings: Settings) -> None:
+        self.base.fill(slots, settings)
+
+    def attach(self, model: Network, settings: Settings) -> None:
+        self.max_grad_norm = settings.ppo.max_grad_norm
+        self.classifier = order_classifier(self.tuned.hidden)
         self.optimiser = torch.optim.Adam(
-            self.classifier.parameters(), plan.ppo.learning_rate, eps=plan.ppo.adam_epsilon
+            self.classifier.parameters(), settings.ppo.learning_rate, eps=settings.ppo.adam_epsilon
         )
         self.logs: dict[str, Tensor] = {}
 
     def prepare(self, rollout: Rollout, ctx: Context) -> None:
-        if self.chosen.order_coef == 0:
+        if self.tuned.order_coef == 0:
             return
         groups = episodes(rollout.dones) if self.config.same_episode else rollout.level_seeds
         partners = draw_partners(rollout.flat(groups), ctx.generator)
@@ -112,15 +117,15 @@ class IdaacMethod(Method):
         rollout.extra["partner_first"] = (steps[partners] < steps).view(rollout.steps, rollout.envs)
         self.frames = rollout.flat(rollout.obs).to(ctx.device)
 
-    def phases(self, ppo: "PPOConfig", ctx: Context) -> Sequence[Phase]:
+    def phases(self, ppo: PPOConfig, ctx: Context) -> Sequence[Phase]:
         return self.base.phases(ppo, ctx)
 
-    def views(self, model: Network, batch: Minibatch, phase: Phase, ctx: Context) -> Sequence[tuple[float, Output]]:
-        return self.base.views(model, batch, phase, ctx)
+    def views(self, batch: Batch, phase: Phase, ctx: Context) -> Sequence[View]:
+        return self.base.views(batch, phase, ctx)
 
-    def before_step(self, batches: Sequence[Minibatch], phase: Phase, ctx: Context) -> None:
+    def before_step(self, batches: Sequence[Batch], phase: Phase, ctx: Context) -> None:
         """One step of the classifier on the whole minibatch, on features that it cannot change."""
-        if phase.name != "policy" or self.chosen.order_coef == 0:
+        if phase.name != "policy" or self.tuned.order_coef == 0:
             return
         self._follow(ctx.model)
         with torch.no_grad():
@@ -142,18 +147,18 @@ class IdaacMethod(Method):
         self.logs = {"order_loss": loss.detach(), "order_accuracy": accuracy}
 
     def penalty(
-        self, model: Network, batch: Minibatch, views: Sequence[tuple[float, Output]], phase: Phase, ctx: Context
+        self, batch: Batch, views: Sequence[View], phase: Phase, ctx: Context
     ) -> tuple[Tensor | None, Mapping[str, Tensor]]:
-        term, logs = self.base.penalty(model, batch, views, phase, ctx)
-        features = views[0][1].features
-        if phase.name != "policy" or self.chosen.order_coef == 0 or features is None:
+        term, logs = self.base.penalty(batch, views, phase, ctx)
+        features = views[0].output.features
+        if phase.name != "policy" or self.tuned.order_coef == 0 or features is None:
             return term, logs
-        confusion = confusion_loss(self.classifier(self._pairs(model, batch, features)).log_softmax(-1))
-        invariance = self.chosen.order_coef * confusion
+        confusion = confusion_loss(self.classifier(self._pairs(ctx.model, batch, features)).log_softmax(-1))
+        invariance = self.tuned.order_coef * confusion
         return invariance if term is None else term + invariance, {**logs, **self.logs, "order_confusion": confusion}
 
     def notes(self) -> dict[str, str | float]:
-        values = ", ".join(f"{name} {value:g}" for name, value in vars(self.chosen).items())
+        values = ", ".join(f"{name} {value:g}" for name, value in vars(self.tuned).items())
         return {"settings": f"{self.config.settings}: {values}"}
 
     def state(self) -> dict[str, Any]:
@@ -163,7 +168,7 @@ class IdaacMethod(Method):
         self.classifier.load_state_dict(state["classifier"])
         self.optimiser.load_state_dict(state["optimiser"])
 
-    def _pairs(self, model: Network, batch: Minibatch, features: Tensor) -> Tensor:
+    def _pairs(self, model: Network, batch: Batch, features: Tensor) -> Tensor:
         """(N, 512) The features of each frame beside those of its partner."""
         partners = self.frames[batch.extra["partner"]]
         return torch.cat([features, self._features(model, partners)], 1)

@@ -7,9 +7,9 @@ import torch
 from torch import Generator, Tensor
 
 from clop.errors import UsageError
-from clop.rl.methods.base import Context, Method, Plan
+from clop.rl.methods.base import Context, Method, Settings
 from clop.rl.network import as_input
-from clop.rl.rollout import Minibatch
+from clop.rl.rollout import Batch
 from clop.seeds import numpy_generator
 
 
@@ -41,19 +41,21 @@ class MixregMethod(Method):
     def __init__(self, config: Mixreg) -> None:
         self.config = config
 
-    def configure(self, plan: Plan) -> None:
-        if plan.ppo.advantage_norm == "batch":  # normalised before, mixed advantages would have a variance below 1
-            plan.ppo = replace(plan.ppo, advantage_norm="minibatch")
-        self.advantage_norm = plan.ppo.advantage_norm
+    def configure(self, settings: Settings) -> Settings:
+        ppo = settings.ppo
+        if ppo.advantage_norm == "batch":  # normalised before, mixed advantages would have a variance below 1
+            ppo = replace(ppo, advantage_norm="minibatch")
+        self.advantage_norm = ppo.advantage_norm
+        return replace(settings, ppo=ppo)
 
-    def batch(self, batch: Minibatch, ctx: Context) -> Minibatch:
+    def transform(self, batch: Batch, ctx: Context) -> Batch:
         if self.config.beta == 0:
             return batch
         pairs = draw_pairs(len(batch), self.config.beta, ctx.generator)
         dominant, other, weight = (column.to(ctx.device, non_blocking=True) for column in pairs)
         return self.mix(batch[dominant], batch[other], weight)
 
-    def mix(self, heavy: Minibatch, light: Minibatch, weight: Tensor) -> Minibatch:
+    def mix(self, heavy: Batch, light: Batch, weight: Tensor) -> Batch:
         """``weight`` (N,) times the first and the rest of the second; what cannot be mixed is the first's."""
         mixed = heavy.replace(obs=mix_frames(heavy.obs, light.obs, weight, self.config.truncate))
         if self.config.mixobs:
@@ -81,7 +83,7 @@ def order_pairs(weight: Tensor, partner: Tensor) -> tuple[Tensor, Tensor, Tensor
 
 
 def mix_frames(heavy: Tensor, light: Tensor, weight: Tensor, truncate: bool) -> Tensor:
-    """Float (N, 3, 64, 64) in [0, 1]; or bytes (N, 64, 64, 3), cut off, if the frames are bytes and to be cut."""
+    """Float (N, C, H, W) in [0, 1]; or bytes (N, H, W, C), cut off, if the frames are bytes and to be cut."""
     column = weight[:, None, None, None]
     if truncate and heavy.dtype == torch.uint8:
         return torch.lerp(light.float(), heavy.float(), column).to(torch.uint8)

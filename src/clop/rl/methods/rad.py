@@ -3,13 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from clop.augment import Augmentation, Constants, Draw, Name, RandomConv
 from clop.errors import UsageError
+from clop.rl.encoders.base import Site, Slots
 from clop.rl.methods.augmented import FlipAxis, augment_frames, draw_for, game_augmentation, name_of
-from clop.rl.methods.base import Context, Method, Plan
-from clop.rl.rollout import Minibatch, Rollout
+from clop.rl.methods.base import Context, Method, Settings
+from clop.rl.rollout import Batch, Rollout
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,8 @@ class Rad:
     """The augmentation; the one that DrAC does best with in the game if not given."""
     where: Literal["collect", "collect-step", "both", "update"] = "collect"
     """``collect``: frames are changed before the policy sees them, in each env alike for a whole rollout (RAD's Procgen
-    code); random-conv has one filter for all envs. ``collect-step``: in each env anew at each step; frames of
-    random-conv then take four times the memory. ``both``: while acting, and anew in updates. ``update``: only there."""
+    code); random_conv has one filter for all envs. ``collect-step``: in each env anew at each step; frames of
+    random_conv then take four times the memory. ``both``: while acting, and anew in updates. ``update``: only there."""
     constants: Constants = "rad"
     """``rad``: of RAD's and DrAC's Procgen code. ``clop``: of the CLOP authors' code."""
     flip_axis: FlipAxis = "horizontal"
@@ -47,25 +48,32 @@ class RadMethod(Method):
         self.held: Draw | None = None  # for the rollout at hand
         self.layer: AugmentedInput | None = None
 
-    def configure(self, plan: Plan) -> None:
+    def configure(self, settings: Settings) -> Settings:
         config = self.config
-        self.augmentation = game_augmentation(config.aug, plan.game, config.flip_axis, config.constants, config.p)
+        self.augmentation = game_augmentation(config.aug, settings.game, config.flip_axis, config.constants, config.p)
         if config.where == "collect" and isinstance(self.augmentation, RandomConv):
             self.augmentation = replace(self.augmentation, shared=True)
-        if config.where == "both" or (config.where == "collect" and not self.augmentation.keeps_bytes):
-            self.layer = AugmentedInput(self.augmentation, plan.generator)
-            plan.put("input", self.layer)
-        elif config.where == "collect-step" and not self.augmentation.keeps_bytes:
-            plan.frames = "floats"
+        if config.where == "collect-step" and not self.augmentation.keeps_bytes:
+            settings = replace(settings, frames="floats")
+        return settings
+
+    def fill(self, slots: Slots, settings: Settings) -> None:
+        where = self.config.where
+        if where == "both" or (where == "collect" and not self.augmentation.keeps_bytes):
+            for slot in ("input", "critic.input"):  # a critic of its own sees the same frames
+                slots.put(slot, self._layer)
+
+    def _layer(self, site: Site) -> nn.Module:
+        if self.layer is None:
+            self.layer = AugmentedInput(self.augmentation, site)
+        return self.layer
 
     def begin_iteration(self, ctx: Context) -> None:
         self.held = None
         if self.layer is None:
             return
         if self.config.where == "collect":
-            self.layer.held = self.augmentation.draw(1, (3, 64, 64), generator=ctx.generator, device=ctx.device)
-        if ctx.model.value_trunk is not None:
-            ctx.model.value_trunk.input = self.layer  # a critic of its own sees the same frames
+            self.layer.held = self.augmentation.draw(1, self.layer.shape, generator=ctx.generator, device=ctx.device)
 
     def observe(self, obs: Tensor, ctx: Context) -> Tensor:
         if self.layer is not None:
@@ -83,7 +91,7 @@ class RadMethod(Method):
         if self.layer is not None:
             self.layer.collecting = False
 
-    def batch(self, batch: Minibatch, ctx: Context) -> Minibatch:
+    def transform(self, batch: Batch, ctx: Context) -> Batch:
         if self.config.where != "update":
             return batch
         return batch.replace(obs=augment_frames(batch.obs, self.augmentation, ctx.generator))
@@ -98,9 +106,9 @@ class AugmentedInput(nn.Module):
     The mode alone does not tell a rollout from an evaluation, since most agents act in evaluation mode.
     """
 
-    def __init__(self, augmentation: Augmentation, generator: Generator) -> None:
+    def __init__(self, augmentation: Augmentation, site: Site) -> None:
         super().__init__()
-        self.augmentation, self.generator = augmentation, generator
+        self.augmentation, self.generator, self.shape = augmentation, site.generator, site.shape
         self.collecting = False
         self.held: Draw | None = None
         """What to apply; a draw for each pass if there is none."""

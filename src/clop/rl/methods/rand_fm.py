@@ -11,11 +11,10 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from clop.errors import UsageError
-from clop.rl.methods.base import Context, Method, Phase, Plan, Stage
-from clop.rl.network import Network, Output, as_input
-from clop.rl.rollout import Minibatch
-
-_STD = math.sqrt(2 / (27 + 27))  # Xavier normal: 3 x 3 weights of 3 channels come in and go out
+from clop.rl.encoders.base import Slots
+from clop.rl.methods.base import Context, Method, Phase, Settings, Stage, View
+from clop.rl.network import Output, as_input
+from clop.rl.rollout import Batch
 
 
 @dataclass(frozen=True)
@@ -51,35 +50,41 @@ class RandFmMethod(Method):
         self.config = config
         self.layer = RandomFilter()
 
-    def configure(self, plan: Plan) -> None:
-        plan.put("input", self.layer)
-        plan.act_in("train")  # the layer does nothing in evaluation mode
+    def configure(self, settings: Settings) -> Settings:
+        return settings.act_in("train")  # the layer does nothing in evaluation mode
+
+    def fill(self, slots: Slots, settings: Settings) -> None:
+        self.channels = settings.spec.obs_shape[-1]
+        slots.put("input", lambda _: self.layer)
 
     def begin_iteration(self, ctx: Context) -> None:
         if self.config.clean == 1 and self.config.beta == 0:
             return  # no filter is ever used, so none is drawn
-        self.layer.weight = draw_filter(ctx.generator).to(ctx.device)
+        self.layer.weight = draw_filter(self.channels, ctx.generator).to(ctx.device)
         self.layer.on = torch.rand((), generator=ctx.generator).item() >= self.config.clean
 
-    def act(self, model: Network, obs: Tensor, stage: Stage, ctx: Context) -> Output:
+    def act(self, obs: Tensor, stage: Stage, ctx: Context) -> Output:
         act = super().act
         if stage == "rollout" or self.config.evaluation == "clean":
-            return act(model, obs, stage, ctx)
+            return act(obs, stage, ctx)
         frames = as_input(obs)
         if self.config.evaluation == "random":
-            return act(model, self.layer.filtered(frames) if self.layer.on else frames, stage, ctx)
-        filters = [draw_filter(ctx.generator).to(ctx.device, non_blocking=True) for _ in range(self.config.samples)]
-        return mean_policy([act(model, convolve(frames, weight), stage, ctx) for weight in filters])
+            return act(self.layer.filtered(frames) if self.layer.on else frames, stage, ctx)
+        filters = [
+            draw_filter(self.channels, ctx.generator).to(ctx.device, non_blocking=True)
+            for _ in range(self.config.samples)
+        ]
+        return mean_policy([act(convolve(frames, weight), stage, ctx) for weight in filters])
 
     def penalty(
-        self, model: Network, batch: Minibatch, views: Sequence[tuple[float, Output]], phase: Phase, ctx: Context
+        self, batch: Batch, views: Sequence[View], phase: Phase, ctx: Context
     ) -> tuple[Tensor | None, Mapping[str, Tensor]]:
-        seen = views[0][1].features
+        seen = views[0].output.features
         if self.config.beta == 0 or seen is None:
             return None, {}
         on = self.layer.on
         with self.layer.switched(not on), torch.set_grad_enabled(not on):
-            other = model(batch.obs, value=False).features
+            other = ctx.model(batch.obs, value=False).features
         filtered, clean = (seen, other) if on else (other, seen)
         term = feature_matching(filtered, clean)
         return self.config.beta * term, {"feature_matching": term, "filtered": torch.tensor(float(on))}
@@ -104,7 +109,7 @@ class RandomFilter(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.weight = torch.zeros(3, 3, 3, 3)
+        self.weight = torch.zeros(0)  # drawn before the first rollout
         self.on = False
 
     def forward(self, x: Tensor) -> Tensor:
@@ -122,13 +127,13 @@ class RandomFilter(nn.Module):
             self.on = before
 
 
-def draw_filter(generator: Generator) -> Tensor:
-    """(3, 3, 3, 3) from Xavier's normal law."""
-    return torch.randn(3, 3, 3, 3, generator=generator) * _STD
+def draw_filter(channels: int, generator: Generator) -> Tensor:
+    """(C, C, 3, 3) from Xavier's normal law: 9 weights of each channel come in and as many go out."""
+    return torch.randn(channels, channels, 3, 3, generator=generator) * math.sqrt(2 / (18 * channels))
 
 
 def convolve(frames: Tensor, weight: Tensor) -> Tensor:
-    """Frames (N, 3, H, W) through a filter, with zeros around; the values may leave [0, 1]."""
+    """Frames (N, C, H, W) through a filter, with zeros around; the values may leave [0, 1]."""
     return F.conv2d(frames, weight, padding=1)
 
 

@@ -6,18 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from clop.augment import Augmentation
 from clop.errors import UsageError
+from clop.rl.encoders.base import Slots
 from clop.rl.methods.augmented import FlipAxis, game_augmentation
-from clop.rl.methods.base import Context, Method, Phase, Plan
+from clop.rl.methods.base import Context, Method, Phase, Settings, View
 from clop.rl.methods.drac import Divergence, disagreement, sum_of
-from clop.rl.network import Network, Output
-from clop.rl.rollout import Minibatch, Rollout
+from clop.rl.rollout import Batch, Rollout
 
-ARMS = ("crop", "random-conv", "grayscale", "flip", "rotate", "cutout", "cutout-color", "color-jitter")
+ARMS = ("crop", "random_conv", "grayscale", "flip", "rotate", "cutout", "cutout_color", "color_jitter")
 
 Init = Literal["reference", "sweep"]
 
@@ -66,8 +65,8 @@ class UcbDracMethod(Method):
         self.bandit = Bandit(len(ARMS), config.init, config.exploration, config.window)
         self.arm: int | None = None
 
-    def configure(self, plan: Plan) -> None:
-        self.augmentations = [game_augmentation(name, plan.game, self.config.flip_axis) for name in ARMS]
+    def fill(self, slots: Slots, settings: Settings) -> None:
+        self.augmentations = [game_augmentation(name, settings.game, self.config.flip_axis) for name in ARMS]
 
     def prepare(self, rollout: Rollout, ctx: Context) -> None:
         mean = ctx.workers.sum(rollout.returns.double().mean().to(ctx.device)).item() / ctx.workers.size
@@ -76,18 +75,17 @@ class UcbDracMethod(Method):
         self.arm = self.bandit.choose()
 
     def penalty(
-        self, model: Network, batch: Minibatch, views: Sequence[tuple[float, Output]], phase: Phase, ctx: Context
+        self, batch: Batch, views: Sequence[View], phase: Phase, ctx: Context
     ) -> tuple[Tensor | None, Mapping[str, Tensor]]:
         assert self.arm is not None
-        histogram = {
-            f"arm_{name.replace('-', '_')}": torch.tensor(float(count))
-            for name, count in zip(ARMS, self.histogram, strict=True)
-        }
         if self.config.alpha_r == 0:
-            return None, histogram
+            return None, {}
         augmentation = self.augmentations[self.arm]
-        terms = disagreement(model, batch, views[0][1], augmentation, self.config.kl, ctx.generator)
-        return self.config.alpha_r * sum_of(terms), terms | histogram
+        terms = disagreement(ctx.model, batch, views[0].output, augmentation, self.config.kl, ctx.generator)
+        return self.config.alpha_r * sum_of(terms), terms
+
+    def metrics(self) -> dict[str, float]:
+        return {f"arm_{name}": float(count) for name, count in zip(ARMS, self.histogram, strict=True)}
 
     @property
     def histogram(self) -> list[int]:

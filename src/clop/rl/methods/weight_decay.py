@@ -7,9 +7,8 @@ from torch import Tensor
 
 from clop.errors import UsageError
 from clop.rl.losses import half_squared_norm
-from clop.rl.methods.base import Context, Method, Phase
-from clop.rl.network import Network, Output
-from clop.rl.rollout import Minibatch
+from clop.rl.methods.base import Context, Method, Phase, View
+from clop.rl.rollout import Batch
 
 
 @dataclass(frozen=True)
@@ -35,9 +34,9 @@ class WeightDecayMethod(Method):
         self.config = config
 
     def penalty(
-        self, model: Network, batch: Minibatch, views: Sequence[tuple[float, Output]], phase: Phase, ctx: Context
+        self, batch: Batch, views: Sequence[View], phase: Phase, ctx: Context
     ) -> tuple[Tensor | None, Mapping[str, Tensor]]:
         if self.config.coef == 0:
             return None, {}
-        norm = half_squared_norm(model.groups()[phase.group])
+        norm = half_squared_norm(ctx.model.groups()[phase.group])
         return self.config.coef * norm, {"half_squared_norm": norm}

@@ -1,0 +1,24 @@
+"""The network of the Procgen agents (Espeholt et al., 2018; Cobbe et al., 2020)."""
+
+from torch import nn
+
+from clop.rl.encoders.base import Builder, Encoder, ReLU, Residual, Shape, Stage
+
+
+class Impala(Encoder):
+    """Three blocks of a convolution, a pool of stride 2 and two residual pairs.
+
+    The residual adds its untouched input, where some reference code adds a rectified one (``skip_relu``). The last slot
+    sees the map after the final ReLU: permuted before or after it, that is the same.
+    """
+
+    stages = {"block1": Stage(16, 3, 2), "block2": Stage(32, 3, 2), "block3": Stage(32, 3, 2)}  # noqa: RUF012
+
+    def stage(self, name: str, build: Builder, before: Shape, after: Shape) -> nn.Module:
+        layers = [
+            build.convolution(f"{name}.conv", before[0], (after[0], *before[1:])),
+            nn.MaxPool2d(3, stride=2, padding=1),
+            Residual(f"{name}.residual1", build, after),
+            Residual(f"{name}.residual2", build, after),
+        ]
+        return nn.Sequential(*layers, *([ReLU()] if name == "block3" else []))
