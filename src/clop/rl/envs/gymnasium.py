@@ -1,0 +1,491 @@
+"""Gymnasium's environments, and a user's own: a level is the seed that ``reset`` is given.
+
+Gymnasium steps the copies of a game, one after the other here or each in a process of its own. What it steps is not
+the game itself but :class:`_Levels`, which chooses levels, checks frames, and never raises: an exception in a process
+of its own would come out as a page of text, and one that does not pickle would never come out. Gymnasium is imported
+when it is used.
+"""
+
+import contextlib
+import difflib
+import enum
+import functools
+import importlib
+import importlib.util
+import inspect
+import multiprocessing
+import pkgutil
+import re
+import signal
+import sys
+import textwrap
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clop.errors import UsageError
+from clop.rl.envs.spec import EnvSpec
+from clop.rl.games import INT32_MAX
+
+if TYPE_CHECKING:
+    from gymnasium import Env
+
+_ID = "gymnasium:"
+_MAX_CHANNELS = 16
+_SUCCESS = ("is_success", "success")  # names under which games report in their info that a level is solved
+
+
+@functools.lru_cache(maxsize=16)
+def spec(game: str, wrappers: tuple[str, ...]) -> EnvSpec:
+    """What a game shows and takes, from one copy that is made to look.
+
+    Args:
+        game: ``gymnasium:ID``, ``gymnasium:package:ID`` where the package registers the ID when imported, or
+            ``module:function`` for a function ``(render_mode=None) -> gymnasium.Env``.
+        wrappers: ``module:Class``, the innermost first.
+    """
+    env = _make(game, wrappers)
+    try:
+        return _spec_of(env, game)
+    finally:
+        _close_quietly(env)
+
+
+def alike_warning(game: str, frames: Sequence[bytes]) -> str | None:
+    """A sentence if the first frames of several levels are all the same, given as bytes or digests."""
+    if len(frames) < 2 or len(set(frames)) > 1:
+        return None
+    return (
+        f"{game} begins with the same frame for {len(frames)} different seeds: its training and test levels are the "
+        "same unless they differ later; a game makes its levels from the seed that reset is given"
+    )
+
+
+class GymnasiumEngine:
+    """Games that step together; an :class:`~clop.rl.envs.spec.Engine`.
+
+    An error ends all copies. Which levels are drawn does not depend on ``in_workers``.
+    """
+
+    can_save: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        game: str,
+        wrappers: tuple[str, ...],
+        spec: EnvSpec,
+        num_envs: int,
+        start_level: int,
+        num_levels: int,
+        seed: int,
+        in_workers: bool,
+    ) -> None:
+        self._game = game
+        self.rewards: NDArray[np.float32] = np.zeros(num_envs, np.float32)
+        self.dones: NDArray[np.bool_] = np.ones(num_envs, np.bool_)
+        self.completed: NDArray[np.bool_] = np.zeros(num_envs, np.bool_)
+        self.ended_level_seeds: NDArray[np.int32] = np.zeros(num_envs, np.int32)
+        self.cut_off: Sequence[tuple[int, NDArray[np.uint8]]] = ()
+        levels = (start_level, start_level + num_levels) if num_levels else (0, INT32_MAX)
+        copies = [functools.partial(_Levels, game, wrappers, spec, levels, (seed, env)) for env in range(num_envs)]
+        self._vector = _in_workers(copies) if in_workers else _here(copies)
+        with self._ending_on_error():
+            self.frames, info = self._vector.reset()
+            self._raise_told(info)
+        self.level_seeds: NDArray[np.int32] = info["level_seed"].astype(np.int32)
+
+    def act(self, actions: NDArray[np.int32]) -> None:
+        with self._ending_on_error():
+            self.frames, rewards, terminated, truncated, info = self._vector.step(actions)
+            self._raise_told(info)
+        self.rewards, self.dones = rewards.astype(np.float32), terminated | truncated
+        self.cut_off = ()
+        if self.dones.any():
+            self.ended_level_seeds = self.level_seeds
+            self.level_seeds = np.where(self.dones, info["level_seed"], self.level_seeds).astype(np.int32)
+            self.completed = info["final_info"]["completed"]
+            self.cut_off = [(int(env), info["final_obs"][env]) for env in np.flatnonzero(truncated & ~terminated)]
+
+    def state(self) -> list[bytes]:
+        raise AssertionError("Gymnasium has no way to save running games")
+
+    def restore(self, states: Sequence[bytes]) -> None:
+        raise AssertionError("Gymnasium has no way to save running games")
+
+    def close(self) -> None:
+        with contextlib.suppress(EOFError, OSError):  # of a process that has died since the last step
+            self._vector.close()
+        _end(self._vector)
+
+    @contextlib.contextmanager
+    def _ending_on_error(self) -> Iterator[None]:
+        """Whatever interrupts a step, even Ctrl-C, leaves answers in the pipes that would come out as the next ones."""
+        try:
+            yield
+        except (EOFError, ConnectionError) as error:
+            _end(self._vector)
+            raise UsageError(
+                f"a process that plays {self._game} died, for want of memory or by a fault of the game; "
+                "the run can be resumed from its last checkpoint"
+            ) from error
+        except BaseException:
+            _end(self._vector)
+            raise
+
+    def _raise_told(self, info: dict[str, Any]) -> None:
+        if "error" in info:
+            raise UsageError(next(sentence for sentence in info["error"] if sentence is not None))
+
+
+def _here(copies: "Sequence[Callable[[], _Levels]]") -> Any:
+    from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+    return SyncVectorEnv(_as_env_functions(copies), copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+def _in_workers(copies: "Sequence[Callable[[], _Levels]]") -> Any:
+    from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+
+    others = multiprocessing.active_children()
+    try:
+        with _may_have_children(), warnings.catch_warnings():
+            # Python 3.12 and later warn of a fork in a process with threads. Those of torch are waiting for work.
+            warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
+            return AsyncVectorEnv(
+                _as_env_functions(copies),
+                shared_memory=True,
+                copy=False,
+                context="fork" if sys.platform == "linux" else None,
+                worker=_worker,
+                autoreset_mode=AutoresetMode.SAME_STEP,
+            )
+    except BaseException as error:
+        for process in multiprocessing.active_children():
+            if process not in others:
+                process.kill()
+                process.join()
+        if isinstance(error, OSError):
+            raise UsageError(
+                f"{len(copies)} game processes could not be started ({_told(error)}); use fewer games or gymnasium-sync"
+            ) from error
+        raise
+
+
+def _as_env_functions(copies: "Sequence[Callable[[], _Levels]]") -> "Sequence[Callable[[], Env[Any, Any]]]":
+    return copies  # type: ignore[return-value]  # _Levels has what the vector environments use of an Env
+
+
+def _worker(*arguments: Any) -> None:
+    """Gymnasium's own, which ends when we say so, and without a word when we are gone."""
+    from gymnasium.vector.async_vector_env import _async_worker
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the learner, which may want to save first
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the learner's handlers came along with the fork
+    with contextlib.suppress(BrokenPipeError):
+        _async_worker(*arguments)
+
+
+@contextlib.contextmanager
+def _may_have_children() -> Iterator[None]:
+    """Processes that end with their parent may not start others, which would go on alone; ours end when their pipe
+    does."""
+    process = multiprocessing.current_process()
+    before = process.daemon
+    if before:
+        process.daemon = False
+    try:
+        yield
+    finally:
+        if before:
+            process.daemon = True
+
+
+def _end(vector: Any) -> None:
+    """End what ``close`` has left, or all where it cannot be called: after an error it could wait for ever."""
+    if hasattr(vector, "processes"):
+        for process in vector.processes:
+            process.kill()
+        for process in vector.processes:
+            process.join()
+        for pipe in vector.parent_pipes:
+            if pipe is not None:
+                pipe.close()
+        vector.closed = True
+    else:
+        vector.close()
+
+
+class _Levels:
+    """One copy of a game that draws the level of each episode; what Gymnasium's vector environments use of an ``Env``.
+
+    The game is made at the first ``reset``, in the process that plays it. What goes wrong is told in the info, and of
+    the game's own info only what we use is handed on: it may hold anything, and would be pickled.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {}
+    render_mode: ClassVar[None] = None
+
+    def __init__(
+        self, game: str, wrappers: tuple[str, ...], spec: EnvSpec, levels: tuple[int, int], seed: tuple[int, int]
+    ) -> None:
+        from gymnasium.spaces import Box, Discrete
+
+        self.observation_space = Box(0, 255, spec.obs_shape, np.uint8)
+        self.action_space = Discrete(spec.num_actions)
+        self._game, self._wrappers, self._spec, self._levels = game, wrappers, spec, levels
+        self._random = np.random.default_rng(seed)
+        self._env: Env[Any, Any] | None = None
+        self._first_action: np.int64 = np.int64(0)
+
+    def reset(self, *, seed: object = None, options: object = None) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        level = int(self._random.integers(*self._levels))
+        try:
+            if self._env is None:
+                self._env = self._made()
+            with _blaming(f"reset of {self._game}"):
+                frame, _ = self._env.reset(seed=level)
+            return self._checked(frame), {"level_seed": level}
+        except UsageError as error:
+            return self._told(error)
+
+    def step(self, action: np.int32) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+        assert self._env is not None
+        try:
+            with _blaming(f"step of {self._game}"):
+                frame, reward, terminated, truncated, info = self._env.step(self._first_action + action)
+                reward, terminated, truncated = float(reward), bool(terminated), bool(truncated)
+                if not (terminated or truncated):
+                    return self._checked(frame), reward, False, False, {}
+                solved = next((info[name] for name in _SUCCESS if name in info), terminated and reward > 0)
+                # A game may draw all its frames into one array, and the next episode begins before this one is read.
+                return self._checked(frame).copy(), reward, terminated, truncated, {"completed": bool(solved)}
+        except UsageError as error:
+            frame, told = self._told(error)
+            return frame, 0.0, False, False, told
+
+    def close(self) -> None:
+        if self._env is not None:
+            _close_quietly(self._env)
+            self._env = None
+
+    def _made(self) -> "Env[Any, Any]":
+        env = _make(self._game, self._wrappers)
+        try:
+            spec, declared = _spec_of(env, self._game), self._spec
+            if (spec.obs_shape, spec.num_actions) != (declared.obs_shape, declared.num_actions):
+                raise UsageError(
+                    f"copies of {self._game} differ: the first shows {declared.obs_shape} and takes "
+                    f"{declared.num_actions} actions, another {spec.obs_shape} and {spec.num_actions}; make them alike"
+                )
+        except UsageError:
+            _close_quietly(env)
+            raise
+        self._first_action = env.action_space.start  # type: ignore[attr-defined]  # Discrete, as _spec_of has seen
+        return env
+
+    def _checked(self, frame: Any) -> NDArray[np.uint8]:
+        declared = self._spec.obs_shape
+        if not isinstance(frame, np.ndarray):
+            raise UsageError(f"{self._game} gave a {type(frame).__name__} for a frame, declared uint8 {declared}")
+        if frame.shape != declared or frame.dtype != np.uint8:
+            raise UsageError(
+                f"{self._game} gave a frame of {frame.dtype} {frame.shape}, declared uint8 {declared}; "
+                "correct its observation_space or its frames"
+            )
+        return frame
+
+    def _told(self, error: UsageError) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        return np.zeros(self._spec.obs_shape, np.uint8), {"error": str(error)}
+
+
+def _make(game: str, wrappers: tuple[str, ...]) -> "Env[Any, Any]":
+    """One copy of a game, in its wrappers."""
+    import gymnasium
+
+    if game.startswith(_ID):
+        name = _registered(game.removeprefix(_ID))
+        with _blaming(game), warnings.catch_warnings():
+            # Whoever names an older version means it: results are compared by version. We check what we need ourselves,
+            # and the checker's advice would be repeated for each copy.
+            warnings.filterwarnings("ignore", ".* is out of date", DeprecationWarning)
+            env = _as_env(gymnasium.make(name, disable_env_checker=True), game)
+    else:
+        function = _found(game, "game")
+        with _blaming(game):
+            env = _as_env(function(render_mode=None) if _takes(function, "render_mode") else function(), game)
+    for name in wrappers:
+        wrapper = _found(name, "wrapper")
+        with _blaming(f"wrapper {name} of {game}"):
+            env = _as_env(wrapper(env), name)
+    return env
+
+
+def _as_env(made: object, source: str) -> "Env[Any, Any]":
+    import gymnasium
+
+    if not isinstance(made, gymnasium.Env):
+        raise UsageError(f"{source} gave a {type(made).__name__}, expected a gymnasium.Env")
+    return made
+
+
+def _registered(name: str) -> str:
+    """The ID of a registered environment. Packages register theirs when imported, which is tried by the ID's first
+    word."""
+    import gymnasium
+
+    package, colon, env_id = name.rpartition(":")
+    if colon:
+        _imported(package, "package")
+    else:
+        package = re.split("[-/]", env_id)[0].lower()
+        if env_id not in gymnasium.registry and package.isidentifier() and importlib.util.find_spec(package):
+            _imported(package, "package")
+    if env_id not in gymnasium.registry:
+        hint = _near(env_id, map(str, gymnasium.registry)) or f"name the package that has it: {_ID}PACKAGE:{env_id}"
+        raise UsageError(f"Gymnasium knows no environment {env_id!r}; {hint}")
+    return env_id
+
+
+def _found(path: str, what: str) -> Callable[..., Any]:
+    """What is called ``module:name``."""
+    module_name, _, name = path.partition(":")
+    if not name.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
+        shape = "module:Class" if what == "wrapper" else f"module:function or {_ID}ID"
+        raise UsageError(f"a {what} is given as {shape}, got {path!r}")
+    module = _imported(module_name, what)
+    found = getattr(module, name, None)
+    if found is None:
+        known = [name for name, value in vars(module).items() if callable(value)]
+        hint = _near(name, known) or "look for its name in the module"
+        raise UsageError(f"{module_name} has no {name!r} for the {what} {path}; {hint}")
+    if not callable(found):
+        raise UsageError(f"the {what} {path} is a {type(found).__name__}, expected a function or class")
+    return found
+
+
+def _imported(name: str, what: str) -> Any:
+    # As with python -m: a file beside the user, who starts us by a script that lies elsewhere.
+    if not {"", here := str(Path.cwd())} & set(sys.path):
+        sys.path.append(here)
+    try:
+        with _blaming(f"importing {name}"):
+            return importlib.import_module(name)
+    except UsageError as error:
+        missing = getattr(error.__cause__, "name", None)
+        if not isinstance(error.__cause__, ModuleNotFoundError) or not f"{name}.".startswith(f"{missing}."):
+            raise
+        parent = name.rpartition(".")[0]
+        # The parent is there if it is not what is missing.
+        folders = importlib.import_module(parent).__path__ if parent and missing == name else None
+        siblings = [f"{parent}.{found.name}" if folders else found.name for found in pkgutil.iter_modules(folders)]
+        hint = _near(str(missing), siblings) or f"install it, or start clop in the folder that holds {missing}"
+        raise UsageError(f"there is no module {missing!r} for the {what}; {hint}") from None
+
+
+def _near(name: str, known: Iterable[str]) -> str | None:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else None
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # of some that are written in C
+        return False
+    return any(parameter.name == name or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+@contextlib.contextmanager
+def _blaming(whom: str) -> Iterator[None]:
+    """Other people's code runs in here; what it raises, even a wish to exit, becomes a sentence."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{whom} raised {_told(error)}") from error
+
+
+def _told(error: BaseException) -> str:
+    text = textwrap.shorten(str(error), 300, placeholder=" …")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _close_quietly(env: "Env[Any, Any]") -> None:
+    with contextlib.suppress(Exception):  # the game is over, and nothing can be lost any more
+        env.close()
+
+
+def _spec_of(env: "Env[Any, Any]", game: str) -> EnvSpec:
+    """What an environment shows and takes, or a :class:`UsageError` if we cannot learn from it."""
+    from gymnasium.spaces import Box, Discrete
+
+    with _blaming(game):
+        shows, takes = env.observation_space, env.action_space
+    if advice := _advice_on_frames(shows):
+        raise UsageError(
+            f"{game} shows {_shortened(shows)}, and clop learns from uint8 images (H, W, C) with 1 to "
+            f"{_MAX_CHANNELS} channels; {advice}"
+        )
+    if not isinstance(takes, Discrete):
+        advice = (
+            "for continuous actions, use clop's policy for Stable-Baselines3"
+            if isinstance(takes, Box)
+            else "make them one Discrete by a wrapper: --wrapper module:Class"
+        )
+        raise UsageError(f"{game} takes {_shortened(takes)}, and clop trains Discrete actions only; {advice}")
+    height, width, channels = shows.shape or ()
+    with _blaming(game):
+        names, time_limit = _action_names(env, int(takes.start), int(takes.n)), _time_limit(env)
+    return EnvSpec((height, width, channels), int(takes.n), 0, names, time_limit)
+
+
+def _advice_on_frames(space: Any) -> str | None:
+    """What to do about observations that are no images, None if they are."""
+    from gymnasium.spaces import Box, Dict, Tuple
+
+    by_wrapper = "by a wrapper: --wrapper module:Class"
+    if isinstance(space, Dict | Tuple):
+        return "pick the image by a wrapper, such as --wrapper minigrid.wrappers:ImgObsWrapper"
+    if not isinstance(space, Box) or len(space.shape) < 2 or len(space.shape) > 3:
+        return f"show an image {by_wrapper}"
+    if len(space.shape) == 2:
+        return f"add a channel axis at the end {by_wrapper}"
+    if not 1 <= space.shape[2] <= _MAX_CHANNELS:
+        if 1 <= space.shape[0] <= _MAX_CHANNELS:
+            return f"move the channels last {by_wrapper}"
+        return f"show fewer channels {by_wrapper}"
+    if space.dtype != np.uint8:
+        return f"make it uint8 from 0 to 255 {by_wrapper}"
+    return None
+
+
+def _shortened(space: object) -> str:
+    return textwrap.shorten(str(space), 120, placeholder=" …")
+
+
+def _action_names(env: "Env[Any, Any]", first: int, count: int) -> tuple[str, ...]:
+    """As MiniGrid has them, or as Atari's games do."""
+    game: Any = env.unwrapped
+    actions = getattr(game, "actions", None)
+    if isinstance(actions, enum.EnumMeta):
+        names: dict[object, str] = {action.value: action.name for action in actions}  # type: ignore[var-annotated]
+        if names.keys() == set(range(first, first + count)):
+            return tuple(names[action] for action in range(first, first + count))
+    if callable(meanings := getattr(game, "get_action_meanings", None)):
+        told = tuple(map(str, meanings()))
+        if len(told) == count:
+            return told
+    return ()
+
+
+def _time_limit(env: "Env[Any, Any]") -> int | None:
+    game: Any = env.unwrapped
+    for limit in (getattr(game.spec, "max_episode_steps", None), getattr(game, "max_steps", None)):
+        if isinstance(limit, int) and limit > 0:
+            return limit
+    return None
