@@ -30,7 +30,9 @@ def examine() -> list[Part]:
             {"PIL": "pillow", "pooch": "pooch", "sklearn": "scikit-learn", "matplotlib": "matplotlib"},
             extra="vision",
         ),
-        _attempt("agents (clop train)", _procgen),
+        _attempt("agents on Procgen (clop train)", _procgen),
+        _modules("agents on other games", {"gymnasium": "gymnasium"}, extra="gymnasium"),
+        _modules("MiniGrid's games", {"minigrid": "minigrid"}),
         _modules("videos (clop watch)", {"PIL": "pillow", "av": "av"}, extra="rl"),
         _modules("TensorBoard events", {"tensorboardX": "tensorboardX"}, extra="rl"),
         _modules("ONNX export", {"onnx": "onnx", "onnxscript": "onnxscript"}),
@@ -55,12 +57,13 @@ def _layer() -> str:
 
 
 def _procgen() -> str:
-    from clop.rl.envs.vector import VectorGames, choose_backend, installed_backends
+    from clop.rl.envs.backends import PROCGEN, choose_backend, installed_backends
+    from clop.rl.envs.levels import LevelSet
 
-    with VectorGames("bigfish", 1, num_levels=1, rand_seed=0) as games:
-        games.step([4])
-    used, installed = choose_backend(), installed_backends()
-    others = ", ".join(f"{name} {version}" for name, version in installed.items() if name != used)
+    with LevelSet("bigfish", num_levels=1).open(1, seed=0) as games:
+        games.step([games.spec.noop])
+    used, installed = choose_backend("auto", "bigfish"), installed_backends()
+    others = ", ".join(f"{name} {installed[name]}" for name in PROCGEN if name != used and name in installed)
     return f"{used} {installed[used]}" + (f"; also installed: {others}" if others else "")
 
 

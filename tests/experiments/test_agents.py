@@ -10,37 +10,36 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import tensorboardX
 import torch
 
 from clop.cli import main
-from clop.errors import UsageError
+from clop.errors import DivergedError, UsageError
 from clop.experiments import agents
 from clop.experiments.run_folder import RunFolder, read_checkpoint
-from clop.rl.envs.vector import installed_backends
-from clop.rl.ppo import DivergedError, Learner
-from clop.rl.train import preset_config
+from clop.experiments.summaries import AgentSummary
+from clop.rl import TrainConfig, load_agent, run
+from clop.rl.envs.backends import installed_backends
+from clop.rl.ppo import Learner
 
-TINY = ["--ppo.num-envs", "4", "--ppo.num-steps", "8", "--ppo.minibatches", "2", "--ppo.epochs", "1", "--levels", "5"]
+PPO = {"num_envs": 4, "num_steps": 8, "num_minibatches": 2, "update_epochs": 1}
+TINY = {"total_timesteps": 192, "num_levels": 5, "eval_episodes": 2, "test_every": 0}
+
+
+def tiny(method="ppo", **changes):
+    """Six iterations of 32 steps."""
+    return TrainConfig.preset("quick", "fruitbot", method, ppo=PPO, **(TINY | changes))
 
 
 def train(out, *more):
-    settings = [
-        "--steps",
-        "192",
-        "--out",
-        str(out),
-        "--checkpoint-minutes",
-        "0",
-        "--eval-episodes",
-        "2",
-        "--test-every",
-        "0",
-    ]
-    return ["train", "fruitbot", *settings, *TINY, *more]
+    """The same as a command, with a checkpoint after each iteration."""
+    settings = TINY | {f"ppo.{name}": value for name, value in PPO.items()} | {"out": out, "checkpoint_minutes": 0}
+    return ["train", "fruitbot", *(f"--{name}={value}" for name, value in settings.items()), *more]
 
 
 @pytest.fixture
@@ -57,22 +56,39 @@ def same(assert_same_state):
 
 
 @pytest.fixture
-def interrupt(monkeypatch):
-    """Run a command that is interrupted after two iterations."""
+def interrupted(monkeypatch):
+    """Inside of it, a signal comes to the first process in the middle of the second iteration."""
 
-    def run(words):
+    @contextmanager
+    def context(number=signal.SIGINT, times=1):
         iterate = Learner.iterate
 
-        def interrupted(self):
-            if self.iteration == 2:
-                raise KeyboardInterrupt
+        def iterate_interrupted(self):
+            if self.iteration == 1 and self.workers.is_first:
+                for _ in range(times):
+                    os.kill(os.getpid(), number)
             return iterate(self)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Learner, "iterate", interrupted)
+            patch.setattr(Learner, "iterate", iterate_interrupted)
+            yield
+
+    return context
+
+
+@pytest.fixture
+def interrupt(interrupted):
+    """Run a command that is interrupted and saves its state after two iterations."""
+
+    def run(words):
+        with interrupted():
             assert main(words) == 2
 
     return run
+
+
+def last(out):
+    return read_checkpoint(out / "checkpoints" / "last.pt")
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -98,7 +114,7 @@ def test_a_run_killed_at_a_random_moment_and_resumed_is_the_same_run(same, proce
 def test_the_death_of_another_process_is_told_and_the_run_can_go_on(tmp_path):
     out = tmp_path / "run"
     command = [sys.executable, "-m", "clop", *train(out, "--processes", "2")]
-    command[command.index("--steps") + 1] = "100000"
+    command.append("--total-timesteps=100000")
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     while not list((out / "checkpoints").glob("step-*.pt")):
         assert process.poll() is None
@@ -117,12 +133,12 @@ def test_a_checkpoint_holds_the_games_and_generators_of_each_process(tmp_path):
     assert main(train(tmp_path / "run", "--processes", "2", "--method", "batch_norm")) == 0
     first, second = read_checkpoint(tmp_path / "run" / "checkpoints" / "last.pt")["processes"]
     assert not torch.equal(first["games"]["games"], second["games"]["games"])
-    assert not torch.equal(first["generators"]["dice"], second["generators"]["dice"])
+    assert not torch.equal(first["generators"]["action_rng"], second["generators"]["action_rng"])
 
 
 def test_a_run_under_torchrun_is_that_of_as_many_processes(same, tmp_path, capsys):
     """Fails when each of torchrun's processes trains on its own, makes a folder of its own, or starts others."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "clop"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "clop"]
     subprocess.run([*torchrun, *train(tmp_path / "torchrun")], check=True, capture_output=True, timeout=300)
     assert main(train(tmp_path / "run", "--processes", "2")) == 0
     ours, theirs = (read_checkpoint(tmp_path / name / "checkpoints" / "last.pt") for name in ("run", "torchrun"))
@@ -131,21 +147,115 @@ def test_a_run_under_torchrun_is_that_of_as_many_processes(same, tmp_path, capsy
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_saves_the_run_and_says_how_to_go_on(number, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_interrupt_saves_the_run_and_says_how_to_go_on(interrupted, processes, number, tmp_path, capsys):
     out = tmp_path / "run"
-    iterate = Learner.iterate
-
-    def interrupted(self):
-        if self.iteration == 2:
-            os.kill(os.getpid(), number)
-        return iterate(self)
-
-    monkeypatch.setattr(Learner, "iterate", interrupted)
-    arguments = train(out, "--processes", "1")
-    arguments[arguments.index("--checkpoint-minutes") + 1] = "60"
-    assert main(arguments) == 2
+    with interrupted(number):
+        assert main(train(out, "--processes", str(processes), "--checkpoint-minutes", "60")) == 2
     assert f"stopped after 64 steps; go on with: clop train --resume {out}" in capsys.readouterr().err
-    assert read_checkpoint(out / "checkpoints" / "last.pt")["iteration"] == 2
+    assert last(out)["iteration"] == 2
+
+
+def test_a_second_interrupt_stops_at_once_and_the_run_goes_on_from_its_last_checkpoint(interrupted, tmp_path, capsys):
+    out = tmp_path / "run"
+    with interrupted(times=2):
+        assert main(train(out, "--processes", "1")) == 2
+    told = f"stopped at once; the last checkpoint is after 32 steps, go on with: clop train --resume {out}"
+    assert told in capsys.readouterr().err
+    assert main(["train", "--resume", str(out)]) == 0
+    assert [row["iteration"] for row in RunFolder(out).metrics()] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_no_state_is_gathered_between_checkpoints(processes, tmp_path, monkeypatch):
+    """Each process is asked once, at the end. Fails if the others send theirs after each iteration, just in case."""
+    state, told = agents.AgentWork.state, tmp_path / "told"
+
+    def counted(self):
+        with told.open("a") as file:  # other processes have memories of their own
+            file.write(f"{self.learner.workers.rank} {self.learner.iteration}\n")
+        return state(self)
+
+    monkeypatch.setattr(agents.AgentWork, "state", counted)
+    run(tiny(processes=processes), tmp_path / "run")
+    assert sorted(told.read_text().splitlines()) == [f"{rank} 6" for rank in range(processes)]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("method", ["ppo", "rad+clop(alpha=0.3)"])
+def test_a_run_as_a_function_goes_on_bit_for_bit(same, interrupted, method, processes, tmp_path):
+    """Fails if the state after an interrupt is not that after the iteration at hand, in one process or another."""
+    config, whole, out = tiny(method, processes=processes), tmp_path / "whole", tmp_path / "run"
+    undisturbed = run(config, whole)
+    with interrupted(), pytest.raises(UsageError, match="stopped after 64 steps; go on with"):
+        run(config, out)
+    assert agents.read_summary(RunFolder(out)) is None
+    summary = run(config, out)
+    same(last(out), last(whole))
+    assert (out / "metrics.jsonl").read_text() == (whole / "metrics.jsonl").read_text()
+    assert (summary.train, summary.test) == (undisturbed.train, undisturbed.test)
+
+
+def test_a_run_as_a_function_returns_its_summary_and_is_made_once(tmp_path, monkeypatch):
+    """Fails if the second call trains again, or takes a run of other settings for its own."""
+    config, out = tiny("clop(alpha=0.3)"), tmp_path / "new" / "run"
+    summary = run(config, str(out))
+    assert isinstance(summary, AgentSummary)
+    assert (summary.game, summary.method, summary.env_steps, summary.ended) == ("fruitbot", "clop", 192, "complete")
+    assert (summary.train.episodes, summary.test.split) == (2, "test")
+    assert summary == AgentSummary.fromdict(json.loads((out / "summary.json").read_text()), out)
+    monkeypatch.setattr(agents, "AgentWork", Mock(side_effect=AssertionError("there is nothing left to train")))
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    assert run(config, out) == summary
+    found = agents.find_run(out, config)
+    assert found is not None, "a back end that was left to be chosen is the one that was found"
+    assert found.config["backend"] != config.backend == "auto"
+    other = config.changed(seed=1, **{"ppo.learning_rate": 0.1, "clop.alpha": 0.2})
+    with pytest.raises(UsageError) as error:
+        run(other, out)
+    assert str(error.value) == (
+        f"{out} holds a run with other settings (seed, ppo, methods) and nothing in it will be overwritten; name "
+        f"another folder, or go on with that run: clop train --resume {out}"
+    )
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+
+
+def test_a_loaded_agent_acts_on_frames_of_its_game_and_refuses_others(tmp_path):
+    run(tiny("dropout"), tmp_path / "run")
+    agent = load_agent(str(tmp_path / "run"))
+    obs = np.random.default_rng(0).integers(0, 256, (5, 64, 64, 3), np.uint8)
+    actions = agent.act(obs)
+    assert (actions.shape, actions.dtype.kind) == ((5,), "i")
+    assert set(actions.tolist()) <= set(range(15))
+    assert np.array_equal(agent.act(obs, greedy=True), agent.act(list(obs), greedy=True)), "without dropout's noise"
+    assert agent.act(obs[:0]).shape == (0,)
+    expected = "expected uint8 frames of shape (N, 64, 64, 3), got"
+    for frames, got in [
+        (obs[0], "uint8 of (64, 64, 3)"),
+        (obs / 255, "float64 of (5, 64, 64, 3)"),
+        (obs[:, :32], "uint8 of (5, 32, 64, 3)"),
+        (obs.transpose(0, 3, 1, 2), "uint8 of (5, 3, 64, 64)"),
+    ]:
+        with pytest.raises(UsageError) as error:
+            agent.act(frames)
+        assert str(error.value) == f"{expected} {got}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["train --resume {run}", "evaluate {run}", "watch {run} --out {out}.gif", "plot {run} --out {out}.png"],
+    ids=lambda words: words.split()[0],
+)
+def test_a_run_of_the_first_format_is_refused_in_one_sentence(words, tmp_path, capsys):
+    """It stated no format, and its settings have other names by now."""
+    path, out = tmp_path / "run", tmp_path / "out"
+    RunFolder.create(path, agents.KIND, tiny().asdict())
+    about = json.loads((path / "config.json").read_text())
+    assert about.pop("version") == 2
+    (path / "config.json").write_text(json.dumps(about))
+    assert main(words.format(run=path, out=out).split()) == 2
+    assert capsys.readouterr().err == f"clop: {path / 'config.json'} is of format 1, this clop reads 2\n"
+    assert sorted(tmp_path.rglob("*")) == [path, path / "checkpoints", path / "config.json"]
 
 
 def test_a_run_that_diverges_keeps_the_state_before_it(tmp_path, capsys, monkeypatch):
@@ -158,7 +268,8 @@ def test_a_run_that_diverges_keeps_the_state_before_it(tmp_path, capsys, monkeyp
 
     monkeypatch.setattr(Learner, "update", diverging)
     assert main(train(tmp_path / "run", "--processes", "1")) == 2
-    assert "after 96 steps" in capsys.readouterr().err
+    told = "policy_loss is no longer a number in the update after 96 steps"
+    assert f"clop: {told}; {tmp_path / 'run'} holds the state after 96 steps\n" in capsys.readouterr().err
     assert read_checkpoint(tmp_path / "run" / "checkpoints" / "last.pt")["iteration"] == 3
 
 
@@ -222,13 +333,13 @@ def test_a_run_that_is_complete_is_left_as_it_is(tmp_path, capsys, monkeypatch):
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     monkeypatch.setattr(agents, "evaluate", Mock(side_effect=AssertionError))
     assert main(["train", "--resume", str(out)]) == 0
-    assert capsys.readouterr().out == f"the run is complete: {told}; it is in {out}\n"
+    assert capsys.readouterr().out == f"the run is complete: {told}; the run is in {out}\n"
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
 
 
 def test_what_a_run_cost_is_added_up_over_its_parts(interrupt, tmp_path, monkeypatch):
     """The seconds of all of them and the largest memory; fails when a resumed run tells that of its last part."""
-    out, peaks = tmp_path / "run", iter([3.0] * 2 + [1.0] * 10)
+    out, peaks = tmp_path / "run", iter([3.0] * 2 + [1.0] * 10)  # one for each checkpoint
     monkeypatch.setattr(agents.machine, "peak_memory_gb", lambda: next(peaks))
     monkeypatch.setattr(agents, "time", Mock(monotonic=itertools.count(0, 10.0).__next__))  # ten for each iteration
 
@@ -315,49 +426,54 @@ def test_a_folder_that_holds_something_is_refused(tmp_path, capsys):
         (["bigfish", "--method", "clop", "--clop.alpha", "two"], "argument --clop.alpha: expected a number, got 'two'"),
         (["bigfish", "--method", "clop+clop"], "a method is named twice"),
         (["bigfish", "--preset", "quik"], "unknown preset 'quik'; did you mean 'quick'?"),
-        (["bigfish", "--ppo.minibatches", "7"], "minibatches=7 does not divide num_envs * num_steps = 2048"),
-        (["bigfish", "--processes", "3"], "processes=3 does not divide num_envs=32"),
+        (["bigfish", "--ppo.num-minibatches", "7"], "num_minibatches=7 does not divide num_envs * num_steps = 4096"),
+        (["bigfish", "--processes", "3"], "processes=3 does not divide num_envs=64"),
         (["bigfish", "--processes", "many"], "--processes: expected a number of at least 1 or auto, got 'many'"),
         (["bigfish", "--processes", "²"], "--processes: expected a number of at least 1 or auto, got '²'"),
         (["bigfish", "--method", "daac+idaac"], "idaac and daac cannot be combined: "),
         (["bigfish", "--method", "daac+clop", "--clop.critic", "same"], "the value has a network of its own here"),
         (["bigfish", "--method", "clop+idaac", "--clop.critic", "same"], "the value has a network of its own here"),
         ([], "which game? for example"),
-        (["--resume", "x", "--steps", "5"], "leave out --steps with --resume"),
+        (["--resume", "x", "--total-timesteps", "5"], "leave out --total-timesteps with --resume"),
+        (["--resume", "x", "--wrapper", "a:b"], "leave out --wrappers with --resume"),
         (["bigfish", "--resume", "x"], "leave out bigfish with --resume"),
-        (["--resume", "x", "--ppo.epochs", "5"], "leave out --ppo.epochs with --resume"),
+        (["--resume", "x", "--ppo.epochs", "5"], "leave out --ppo.update-epochs with --resume"),
         (["bigfish", "--device", "cudaa"], "--device: expected cpu"),
         (["bigfish", "--seed", "-1"], "seed must be at least 0"),
         (["bigfish", "--env-name", "leaper"], "one game at a time: got bigfish and --env-name leaper"),
         (["bigfish", "--test-every", "-5"], "test_every must not be negative, got -5"),
-        (["bigfish", "--eval-episodes", "0"], "expected an integer of at least 1, got '0'"),
-        (["bigfish", "--levels", "-5"], "levels must lie in [0, "),
-        (["bigfish", "--mode", "hard", "--levels", "600"], "train on levels below 500 or on all"),
+        (["bigfish", "--eval-episodes", "0"], "eval_episodes must be at least 1, got 0"),
+        (["bigfish", "--num-levels", "-5"], "levels must lie in [0, "),
+        (["bigfish", "--distribution-mode", "hard", "--num-levels", "600"], "train on levels below 500 or on all"),
         (
             ["bigfish", "--method", "batch_norm", "--batch-norm.statistics", "batch", "--eval-episodes", "1"],
             "batch norm with the statistics of the frames at hand needs many games",
         ),
         (["bigfish", "--method", "daac", "--network.topology", "split"], "daac sets it to decoupled; leave it out"),
-        (["bigfish", "--method", "idaac+clop", "--ppo.epochs", "4"], "--ppo.epochs 4: idaac+clop sets it to 1"),
-        (["bigfish", "--method", "daac", "--ppo.value-coef", "0.5"], "--ppo.value-coef 0.5: daac sets it to 1.0"),
+        (["bigfish", "--method", "idaac+clop", "--ppo.epochs", "4"], "--ppo.update-epochs 4: idaac+clop sets it to 1"),
+        (["bigfish", "--method", "daac", "--ppo.vf-coef", "0.5"], "--ppo.vf-coef 0.5: daac sets it to 1.0"),
         (["bigfish", "--method", "batch_norm", "--network.norm", "block"], "batch_norm sets it to all"),
         (["bigfish", "--method", "mixreg", "--ppo.advantage-norm", "batch"], "mixreg sets it to minibatch"),
-        (["bigfish", "--ppo.num-steps", "2", "--processes", "32"], "does not divide the 2 transitions of one process"),
+        (["bigfish", "--ppo.num-steps", "2", "--processes", "64"], "does not divide the 2 transitions of one process"),
         (["--resume", "x", "--processes", "2"], "leave out --processes with --resume"),
         (["--resume", "x", "--eval-episodes", "2"], "leave out --eval-episodes with --resume"),
+        (["bigfish", "--network.encoder", "impla"], "unknown network.encoder 'impla'; did you mean 'impala'?"),
+        (["bigfish", "--network.width", "3"], "network.width is one of 0.5, 1, 2, 4, got 3.0"),
+        (
+            ["bigfish", "--method", "clop", "--clop.slot", "block3"],
+            "unknown clop.slot 'block3'; expected one of actor_in, conv1, conv2, conv3, residual (the encoder is small)"
+            "\n",
+        ),
+        (["bigfish", "--method", "clop(alpa=0.3)"], "unknown setting 'clop.alpa'; did you mean 'clop.alpha'?"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_written(arguments, sentence, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["train", *arguments]) == 2
-    assert sentence in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert sentence in told
+    assert told.count("\n") == 1
     assert not list(tmp_path.iterdir())
-
-
-def _summary():
-    side = {"mean": 0.0, "episodes": 0, "protocol": "clop-v1"}
-    about = {"game": "bigfish", "method": "ppo", "notes": {}, "preset": "quick", "env_steps": 0}
-    return about | {"train": side, "test": side}
 
 
 def test_a_trained_agent_is_evaluated_and_watched(tmp_path, capsys):
@@ -386,13 +502,13 @@ def test_a_trained_agent_is_evaluated_and_watched(tmp_path, capsys):
 
 
 def test_a_run_without_a_checkpoint_cannot_be_evaluated_yet(tmp_path, capsys):
-    RunFolder.create(tmp_path / "run", agents.KIND, preset_config("bigfish", "quick").asdict())
+    RunFolder.create(tmp_path / "run", agents.KIND, TrainConfig.preset("quick", "bigfish").asdict())
     assert main(["evaluate", str(tmp_path / "run")]) == 2
     assert f"has no checkpoint yet; go on with: clop train --resume {tmp_path / 'run'}" in capsys.readouterr().err
 
 
 def test_a_run_goes_on_with_as_many_processes_as_it_began_with(tmp_path):
-    work = agents.AgentWork(preset_config("bigfish", "quick"))
+    work = agents.AgentWork(TrainConfig.preset("quick", "bigfish"))
     with pytest.raises(UsageError, match="the run has 2 processes and goes on with as many, got 1"):
         work.load({**work.state(), "processes": [{}, {}]})
 
@@ -419,12 +535,77 @@ def test_a_resumed_run_hides_the_events_that_it_writes_again_and_no_others(inter
     assert started == [64 + 1]
 
 
-def test_aliases_and_underscores_are_understood(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr("clop.experiments.agents.train_agent", lambda config, *_: asked.append(config) or Mock())
-    monkeypatch.setattr("clop.experiments.agents.summarise", lambda *_: _summary())
-    words = "train --env_name=bigfish --num_levels 7 --distribution-mode hard --total-timesteps 1_000 --out"
-    assert main([*words.split(), str(tmp_path / "run")]) == 0
-    config = asked[0]
-    assert (config.game, config.levels, config.mode, config.steps) == ("bigfish", 7, "hard", 1000)
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["levels"] == 7
+@pytest.fixture
+def asked(monkeypatch):
+    """The settings that a command asks for."""
+
+    def config(words):
+        found = []
+        with monkeypatch.context() as patch:
+            patch.setattr(agents, "run_processes", lambda config, *_: found.append(config) or None)
+            assert main(["train", *words.split()]) == 0
+        return found[0]
+
+    return config
+
+
+def test_aliases_and_underscores_are_understood(asked, tmp_path):
+    config = asked("--env_name=bigfish --num_levels 7 --distribution-mode hard --total-timesteps 1_000")
+    assert (config.game, config.num_levels, config.distribution_mode) == ("bigfish", 7, "hard")
+    assert config.total_timesteps == 1000
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("--steps 4096", "--total-timesteps 4096"),
+        ("--num-timesteps 4096", "--total-timesteps 4096"),
+        ("--levels 7", "--num-levels 7"),
+        ("--mode hard", "--distribution-mode hard"),
+        ("--ppo.epochs 2", "--ppo.update-epochs 2"),
+        ("--ppo.minibatches 4", "--ppo.num-minibatches 4"),
+        ("--ppo.clip 0.1", "--ppo.clip-coef 0.1"),
+        ("--ppo.value-coef 0.25", "--ppo.vf-coef 0.25"),
+        ("--ppo.entropy-coef 0.05", "--ppo.ent-coef 0.05"),
+        ("--method rad --rad.aug random-conv", "--method rad --rad.aug random_conv"),
+        ("--method drac --drac.aug color-jitter", "--method drac(aug=color_jitter)"),
+        ("--method clop_auto --clop-auto.levels 5", "--method clop_auto --clop-auto.num-levels 5"),
+        ("--env-name bigfish", ""),
+    ],
+)
+def test_old_names_of_flags_mean_the_new_ones(old, new, asked):
+    """Fails if a command of an earlier version is refused, or trains with the default."""
+    config = asked(f"bigfish {old}")
+    assert config == asked(f"bigfish {new}")
+    if new:
+        assert config != asked("bigfish " + " ".join(part for part in old.split()[:2] if old.startswith("--method")))
+
+
+def test_levels_is_an_old_name_of_split(tmp_path, monkeypatch):
+    config, splits = tiny(), []
+    RunFolder.create(tmp_path / "run", agents.KIND, config.asdict())
+    result = Mock(mean=0.0, standard_error=0.0, normalised_mean=None, success_rate=0.0)
+    monkeypatch.setattr(agents, "load_agent", lambda *_: Mock(notes=dict))
+    monkeypatch.setattr(agents, "evaluate_run", lambda *a: splits.append(a[3].split) or (result, tmp_path))
+    for words in ("", "--split test", "--levels test", "--split train", "--levels train"):
+        assert main(["evaluate", str(tmp_path / "run"), *words.split()]) == 0
+    assert splits == ["test"] * 3 + ["train"] * 2
+
+
+def test_a_run_that_somebody_writes_is_left_alone(tmp_path, monkeypatch):
+    """Fails if a second process trains in the same folder, or if one that lost its folder still saves."""
+    config = tiny(backend=next(iter(installed_backends())))
+    folder = RunFolder.create(tmp_path / "run", agents.KIND, config.asdict())
+    with folder.held(), pytest.raises(UsageError, match="is being written by process"):
+        agents.run(tiny(), tmp_path / "run", "cpu")
+    step = agents.AgentWork.step
+
+    def lose(work):
+        (tmp_path / "run" / "lease.json").write_text('{"token": "of another", "host": "elsewhere", "pid": 7}')
+        return step(work)
+
+    monkeypatch.setattr(agents.AgentWork, "step", lose)
+    with pytest.raises(UsageError, match=r"lost its folder .* to process 7 on elsewhere"):
+        agents.run(tiny(), tmp_path / "run", "cpu")
+    assert not list((tmp_path / "run" / "checkpoints").iterdir())
+    assert (tmp_path / "run" / "lease.json").exists(), "that of another is not removed"

@@ -12,7 +12,7 @@ import torch
 from clop.cli import main
 from clop.errors import UsageError
 from clop.experiments.run_folder import RunFolder, read_checkpoint
-from clop.experiments.summaries import VisionSummary
+from clop.experiments.summaries import FORMAT_VERSION, VisionSummary
 from clop.experiments.vision import label, load_task, read_config, run
 from clop.vision.methods import METHODS, Clop, Dropout
 from clop.vision.train import Trainer, VisionConfig, paper_config
@@ -87,7 +87,7 @@ def test_an_interrupted_run_goes_on_bit_for_bit(iteration, number, tmp_path, cap
     assert main(vision(tmp_path / "whole", *settings)) == 0
     go_on = stop_after(monkeypatch, iteration, number)
     assert main(vision(tmp_path / "run", *settings)) == 2
-    images = {1: 64, 4: 214}[iteration]
+    images = {1: 128, 4: 278}[iteration]  # the part at hand comes to its end
     assert (
         f"stopped after {images} images; go on with: clop vision --resume {tmp_path / 'run'}" in capsys.readouterr().err
     )
@@ -108,8 +108,9 @@ def test_a_run_that_diverges_keeps_the_state_before_it(tmp_path, capsys, monkeyp
         return train(self, order)
 
     monkeypatch.setattr(Trainer, "_train", diverging)
-    assert main(vision(tmp_path / "run")) == 2
-    assert "the loss is no longer a number after 128 images" in capsys.readouterr().err
+    assert main(vision(tmp_path / "run", "--checkpoint-minutes", "0")) == 2
+    told = "the loss is no longer a number after 128 images"
+    assert f"{told}; {tmp_path / 'run'} holds the state after 128 images" in capsys.readouterr().err
     state = read_checkpoint(tmp_path / "run" / "checkpoints" / "last.pt")
     assert state["iteration"] == 2
     assert all(torch.isfinite(value).all() for value in state["model"].values())
@@ -267,8 +268,9 @@ def test_old_names_of_the_slot_still_work(old, tmp_path):
     assert RunFolder.open(tmp_path / "run", "vision").summary["label"] == "clop(slot=stage2)"
 
 
-@pytest.mark.parametrize("about", [{"kind": "vision"}, {"kind": "vision", "config": {"task": "digits"}}])
-def test_a_run_without_its_settings_is_called_damaged(about, tmp_path, capsys):
+@pytest.mark.parametrize("settings", [{}, {"config": {"task": "digits"}}])
+def test_a_run_without_its_settings_is_called_damaged(settings, tmp_path, capsys):
+    about = {"version": FORMAT_VERSION, "kind": "vision"} | settings
     (tmp_path / "config.json").write_text(json.dumps(about))
     assert main(["vision", "--resume", str(tmp_path)]) == 2
     assert "config.json is damaged, or of another version of clop" in capsys.readouterr().err
@@ -285,8 +287,8 @@ def test_a_second_signal_does_not_cost_the_checkpoint(tmp_path, capsys, monkeypa
     stop_after(monkeypatch, 1)
     monkeypatch.setattr(RunFolder, "save", impatient)
     assert main(vision(tmp_path / "run")) == 2
-    assert "stopped after 64 images; go on with" in capsys.readouterr().err
-    assert read_checkpoint(tmp_path / "run" / "checkpoints" / "last.pt")["iteration"] == 1
+    assert "stopped after 128 images; go on with" in capsys.readouterr().err
+    assert read_checkpoint(tmp_path / "run" / "checkpoints" / "last.pt")["iteration"] == 2
 
 
 @pytest.mark.parametrize("where", ["__init__", "result"])

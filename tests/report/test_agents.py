@@ -11,7 +11,7 @@ from clop.report.figures import Curve, learning_curves
 @pytest.fixture
 def make_run(tmp_path):
     def make(name, methods=(), seed=0, game="bigfish", rows=2):
-        config = {"game": game, "preset": "quick", "steps": 1000, "levels": 5, "seed": seed}
+        config = {"game": game, "preset_name": "quick", "total_timesteps": 1000, "num_levels": 5, "seed": seed}
         run = RunFolder.create(tmp_path / name, "agent", config | {"methods": dict.fromkeys(methods)})
         for number in range(rows):
             test = {"test_return": 5.0 + number} if number else {}

@@ -28,7 +28,7 @@ def add_watch(commands: Any) -> None:
         help="a video of a trained agent",
         description="Write a video of whole episodes: the game, the probabilities of actions, and the critic's value.",
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="an .mp4 or .gif")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="an .mp4, .webm or .gif")
     _add_play(parser, episodes=4)
     parser.set_defaults(run=_watch)
 
@@ -56,61 +56,77 @@ def _add_play(parser: argparse.ArgumentParser, episodes: int | None) -> None:
     """Whose episodes, and which."""
     parser.add_argument("run_folder", type=Path, metavar="FOLDER", help="the run, as made by clop train")
     parser.add_argument(
-        "--levels", choices=("train", "test"), default="test", help="seen or unseen (default: %(default)s)"
+        "--split",
+        "--levels",
+        choices=("train", "test"),
+        default="test",
+        help="levels seen in training, or unseen ones (default: %(default)s)",
     )
     number = "the protocol's, 1000 for clop-v1" if episodes is None else "%(default)s"
-    parser.add_argument("--episodes", type=integer, default=episodes, metavar="N", help=f"default: {number}")
+    parser.add_argument(
+        "--episodes", type=integer, default=episodes, metavar="N", help=f"number of episodes (default: {number})"
+    )
     parser.add_argument("--greedy", action="store_true", help="take the most probable action instead of a sampled one")
-    parser.add_argument("--seed", type=integer, default=0, metavar="N", help="default: %(default)s")
-    parser.add_argument("--device", help="default: cuda if there is one, else cpu")
+    parser.add_argument(
+        "--seed", type=integer, default=0, metavar="N", help="seed of levels and actions (default: %(default)s)"
+    )
+    parser.add_argument("--device", help="cpu or cuda (default: cuda if there is one)")
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     import torch
 
     from clop import machine
-    from clop.experiments.agents import KIND, evaluate_run, load_agent, method_text
+    from clop.experiments.agents import KIND, evaluate_run, load_agent, read_config
     from clop.experiments.run_folder import RunFolder
-    from clop.rl.evaluate import EvalConfig
+    from clop.experiments.summaries import method_text
+    from clop.rl.protocols import EvalConfig
 
     machine.keep_memory()
     config = EvalConfig(
-        levels=arguments.levels,
+        split=arguments.split,
         protocol=arguments.protocol,
         greedy=arguments.greedy,
         episodes=arguments.episodes,
         seed=arguments.seed,
     )
     folder = RunFolder.open(arguments.run_folder, KIND)
-    trained, agent = load_agent(folder, find_device(arguments.device))
+    trained, agent = read_config(folder.path), load_agent(folder.path, find_device(arguments.device))
     torch.set_num_threads(trained.threads)  # as the evaluation at the end of training, whose numbers this repeats
     result, path = evaluate_run(folder, trained, agent, config)
     print(
-        f"{trained.game} with {method_text(trained.method, agent.notes())}, {trained.preset}, "
-        f"{agent.ctx.env_steps} steps: "
-        f"{result.mean:.2f} ± {result.standard_error:.2f} (standard error of {result.episodes} episodes), normalised "
-        f"{result.normalised_mean:.3f}, on {result.levels} levels ({result.level_text}), {result.protocol}"
+        f"{trained.game} with {method_text(trained.method, agent.notes())}, {trained.preset_name}, "
+        f"{agent.ctx.env_steps} steps: {result.mean:.2f} ± {result.standard_error:.2f} (standard error of "
+        f"{result.episodes} episodes){_normalised(result.normalised_mean)}, {result.success_rate:.0%} solved, on "
+        f"{result.split} levels ({result.level_text}), {result.protocol}"
     )
     print(f"the episodes are in {path}")
 
 
+def _normalised(mean: float | None) -> str:
+    return "" if mean is None else f", normalised {mean:.3f}"
+
+
 def _watch(arguments: argparse.Namespace) -> None:
-    from clop.experiments.agents import KIND, load_agent, method_text, train_levels
-    from clop.experiments.run_folder import RunFolder
+    from clop.experiments.agents import load_agent, read_config
+    from clop.experiments.summaries import method_text
     from clop.progress import Progress
-    from clop.rl.watch import WatchConfig, check_suffix, watch
+    from clop.rl.build import split_levels
+    from clop.rl.video import check_suffix
+    from clop.rl.watch import WatchConfig, watch
 
     check_suffix(arguments.out)
     config = WatchConfig(
-        levels=arguments.levels, episodes=arguments.episodes, greedy=arguments.greedy, seed=arguments.seed
+        split=arguments.split, episodes=arguments.episodes, greedy=arguments.greedy, seed=arguments.seed
     )
-    trained, agent = load_agent(RunFolder.open(arguments.run_folder, KIND), find_device(arguments.device))
-    with Progress(f"{trained.game}, {arguments.levels} levels", config.episodes, "episodes") as progress:
-        levels = train_levels(trained, config.levels)
+    trained = read_config(arguments.run_folder)
+    agent = load_agent(arguments.run_folder, find_device(arguments.device))
+    with Progress(f"{trained.game}, {arguments.split} levels", config.episodes, "episodes") as progress:
+        levels = split_levels(trained, config.split)
         played = watch(agent, levels, arguments.out, config, backend=trained.backend, progress=progress)
     returns = ", ".join(f"{value:g}" for value in played.returns)
     method = method_text(trained.method, agent.notes())
-    print(f"wrote {arguments.out}: {trained.game} with {method}, {trained.preset}: returns {returns}")
+    print(f"wrote {arguments.out}: {trained.game} with {method}, {trained.preset_name}: returns {returns}")
 
 
 def _plot(arguments: argparse.Namespace) -> None:

@@ -15,20 +15,48 @@ from typing import Any
 from clop.errors import UsageError
 
 _SEPARATOR = "."
+_NO_ALIASES: Mapping[str, Sequence[str]] = types.MappingProxyType({})
 
 
-def add_group(parser: argparse.ArgumentParser, name: str, config: type[Any]) -> None:
-    """Flags ``--name.field`` for the fields of a dataclass; only those that are given appear in the result."""
+def add_group(
+    parser: argparse.ArgumentParser, name: str, config: type[Any], aliases: Mapping[str, Sequence[str]] = _NO_ALIASES
+) -> None:
+    """Flags ``--name.field`` for the fields of a dataclass; only those that are given appear in the result.
+
+    Args:
+        parser: Where the flags go.
+        name: Of the group.
+        config: The dataclass; the text under a field is the help of its flag.
+        aliases: Second names of flags, by ``name.field``.
+    """
     group = parser.add_argument_group(f"{name}: {first_line(config)}")
     hints, texts = typing.get_type_hints(config), field_texts(config)
     for field in dataclasses.fields(config):
-        shown = "" if field.default in (None, dataclasses.MISSING) else f" (default: {field.default})"
-        options: dict[str, Any] = {
-            "dest": f"{name}{_SEPARATOR}{field.name}",
-            "default": argparse.SUPPRESS,
-            "help": (texts.get(field.name, "") + shown).replace("%", "%%"),
-        }
-        group.add_argument(flag_of(name, field.name), **(options | _options(hints[field.name])))
+        flags = [flag_of(name, field.name), *(f"--{alias}" for alias in aliases.get(f"{name}.{field.name}", ()))]
+        _add_setting(group, flags, f"{name}{_SEPARATOR}{field.name}", field, hints[field.name], texts)
+
+
+def add_settings(
+    parser: argparse.ArgumentParser,
+    config: type[Any],
+    left_out: Sequence[str],
+    aliases: Mapping[str, Sequence[str]] = _NO_ALIASES,
+) -> None:
+    """Flags ``--field`` for the fields of a run's dataclass, in the group ``train`` of the result; without defaults,
+    which a preset may change."""
+    hints, texts = typing.get_type_hints(config), field_texts(config)
+    for field in dataclasses.fields(config):
+        if field.name not in left_out:
+            flags = [f"--{name.replace('_', '-')}" for name in (field.name, *aliases.get(field.name, ()))]
+            plain = dataclasses.field()  # without its default
+            plain.name = field.name
+            _add_setting(parser, flags, f"train{_SEPARATOR}{field.name}", plain, hints[field.name], texts)
+
+
+def _add_setting(parser: Any, flags: Sequence[str], dest: str, field: Any, hint: Any, texts: Mapping[str, str]) -> None:
+    shown = "" if field.default in (None, dataclasses.MISSING) else f" (default: {field.default})"
+    options = {"dest": dest, "default": argparse.SUPPRESS, "help": _phrase(texts.get(field.name, "")) + shown}
+    parser.add_argument(*flags, **(options | _options(hint)))
 
 
 def given(arguments: argparse.Namespace, name: str) -> dict[str, Any]:
@@ -56,7 +84,7 @@ def refuse_settings(arguments: argparse.Namespace, subjects: Sequence[str], name
     """
     told = [getattr(arguments, name) for name in subjects]
     told += [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
-    told += [f"--{name.replace('_', '-')}" for name in vars(arguments) if _SEPARATOR in name]
+    told += [f"--{name.removeprefix('train.').replace('_', '-')}" for name in vars(arguments) if _SEPARATOR in name]
     for text in filter(None, told):
         raise UsageError(f"a run goes on with the settings it began with; leave out {text} with --resume")
 
@@ -118,7 +146,10 @@ def _options(hint: Any) -> dict[str, Any]:
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         (hint,) = (part for part in typing.get_args(hint) if part is not type(None))
     if typing.get_origin(hint) is typing.Literal:
-        return {"choices": typing.get_args(hint)}
+        choices = typing.get_args(hint)
+        if any("_" in choice for choice in choices):  # such as random_conv, which was random-conv
+            return {"choices": choices, "type": lambda text: text.replace("-", "_")}
+        return {"choices": choices}
     if hint is bool:
         return {"action": argparse.BooleanOptionalAction}
     return {"type": _PARSERS[hint], "metavar": {int: "N", float: "X", str: "NAME"}[hint]}
@@ -158,7 +189,8 @@ def add_fields(parser: argparse.ArgumentParser, config: type[Any]) -> None:
     """
     hints, texts = typing.get_type_hints(config), field_texts(config)
     for field in dataclasses.fields(config):
-        options: dict[str, Any] = {"default": field.default, "help": _phrase(texts[field.name], field.default)}
+        shown = "" if field.default in (None, False) else f" (default: {field.default})"
+        options: dict[str, Any] = {"default": field.default, "help": _phrase(texts[field.name]) + shown}
         if field.metadata.get("positional"):
             parser.add_argument(field.name, nargs="?", **options)
         elif field.default is False:
@@ -176,7 +208,8 @@ def _plain_options(hint: Any) -> dict[str, Any]:
     return {"type": Path, "metavar": "FOLDER"} if Path in typing.get_args(hint) else _options(hint)
 
 
-def _phrase(text: str, default: Any) -> str:
-    """A docstring as a help text: without capital and full stop, with the default."""
-    shown = "" if default is None or default is False else f" (default: {default})"
-    return f"{text[0].lower()}{text[1:].removesuffix('.')}{shown}".replace("%", "%%")
+def _phrase(text: str) -> str:
+    """A docstring as a help text: a single sentence has neither capital nor full stop."""
+    if text and ". " not in text and not text[:2].isupper():
+        text = f"{text[0].lower()}{text[1:].removesuffix('.')}"
+    return text.replace("%", "%%")

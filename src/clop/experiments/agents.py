@@ -1,28 +1,37 @@
-"""Train an agent in a run folder: checkpoints, exact resume, metrics, progress, and a summary at the end."""
+"""Train an agent in a run folder, from its settings to its summary; load it, evaluate it."""
 
+import os
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from clop import machine
-from clop.distributed import Workers
+from clop.distributed import Workers, check_gpus, run_together
 from clop.errors import UsageError
-from clop.experiments.loop import run_to_end
+from clop.experiments.loop import resumable, run_to_end
 from clop.experiments.run_folder import RunFolder
+from clop.experiments.summaries import AgentSummary, EvaluationSummary
 from clop.files import write_atomic, write_json
 from clop.progress import Progress
 from clop.rl import methods
-from clop.rl.envs.levels import TrainLevels
-from clop.rl.evaluate import Agent, EvalConfig, Evaluation, evaluate
+from clop.rl.agent import Agent
+from clop.rl.build import build_learner, check_run, split_levels
+from clop.rl.config import TrainConfig
+from clop.rl.envs.backends import choose_backend
+from clop.rl.envs.levels import look_alike, preload
+from clop.rl.evaluate import Evaluation, evaluate
 from clop.rl.methods.base import Context
 from clop.rl.ppo import build_network
-from clop.rl.train import TrainConfig, build_learner, build_plan, edited_plan
+from clop.rl.protocols import EvalConfig
 
 KIND = "agent"
 _OWN = ("method", "games", "rewards", "generators")  # parts of the state that every process has for itself
@@ -47,11 +56,11 @@ class AgentWork:
 
     @property
     def title(self) -> str:
-        return f"{self.config.game}, {self.config.method}, {self.config.preset}"
+        return f"{self.config.game}, {self.config.method}, {self.config.preset_name}"
 
     @property
     def total(self) -> int:
-        return self.config.steps
+        return self.config.total_timesteps
 
     @property
     def done(self) -> int:
@@ -61,7 +70,7 @@ class AgentWork:
     def finished(self) -> bool:
         return self.learner.iteration >= self.config.iterations
 
-    def advance(self) -> dict[str, Any]:
+    def step(self) -> dict[str, Any]:
         learner, before = self.learner, self.done
         start = time.monotonic()
         metrics, finished = learner.iterate()
@@ -81,14 +90,12 @@ class AgentWork:
     def _tested(self) -> float:
         """The return on unseen levels; training draws on afterwards as if nothing had been."""
         evaluation = EvalConfig(episodes=self.config.test_episodes)
-        return evaluate(
-            self.agent(), train_levels(self.config, evaluation.levels), evaluation, backend=self.config.backend
-        ).mean
+        return evaluate(self.agent(), self.config.levels, evaluation, backend=self.config.backend).mean
 
     def agent(self) -> Agent:
-        return Agent(self.learner.model, self.learner.method, self.learner.context())
+        return Agent(self.learner.model, self.learner.method, self.learner.context(), self.learner.settings.spec)
 
-    def shown(self) -> dict[str, object]:
+    def progress(self) -> dict[str, object]:
         running = float(np.mean(self._recent)) if self._recent else "unknown"
         return {"running_return": running, **({} if self._test is None else {"test_return": self._test})}
 
@@ -112,8 +119,8 @@ class AgentWork:
         workers, games = self.learner.workers, self.learner.games
         if workers.is_first and not games.can_save:
             print(  # noqa: T201
-                f"clop: {games.backend} cannot save running games: episodes start anew, and the run goes on well but "
-                "not bit for bit, for which it would need procgen-mirror",
+                f"clop: {games.identity['backend']} cannot save running games: episodes start anew, and the run goes "
+                "on well but not bit for bit",
                 file=sys.stderr,
             )
         if len(state["processes"]) != workers.size:
@@ -122,62 +129,136 @@ class AgentWork:
             )
         self.learner.load({**state, **state["processes"][workers.rank]})
         self._recent.extend(state["recent"])
-        self._test = state.get("test_return")
-        self.seconds, self.memory_gb = state["seconds"], state.get("memory_gb", 0.0)
+        self._test = state["test_return"]
+        self.seconds, self.memory_gb = state["seconds"], state["memory_gb"]
 
 
-def train_agent(
-    config: TrainConfig,
-    folder: RunFolder | None,
-    device: torch.device | str = "cpu",
-    checkpoint_seconds: float = 600,
-    workers: Workers | None = None,
-) -> AgentWork:
-    """Train to the end, from the start or from the folder's last checkpoint; see :func:`run_to_end`."""
-    work = AgentWork(config, device, workers)
-    run_to_end(work, folder, checkpoint_seconds, workers)
+def run(
+    config: TrainConfig, out: Path | str, device: str | None = None, *, checkpoint_seconds: float = 600
+) -> AgentSummary:
+    """Train an agent in a folder to the end, evaluate it on seen and unseen levels, and return what came of it.
+
+    Where the folder holds a run with the same settings, that run goes on from its last checkpoint, or its summary is
+    returned if it has ended.
+
+    Args:
+        config: The settings.
+        out: The folder of the run.
+        device: ``cpu`` or ``cuda``; a GPU if there is one and it is not given.
+        checkpoint_seconds: How often the state is written, besides the end and an interrupt.
+    """
+    summary = run_processes(config, Path(out), device, checkpoint_seconds)
+    return cast(AgentSummary, summary)  # None only in processes that torchrun has started beside the first
+
+
+def run_processes(
+    config: TrainConfig, out: Path, device: str | None = None, checkpoint_seconds: float = 600
+) -> AgentSummary | None:
+    """:func:`run`; None in the processes that torchrun has started beside the first."""
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    config = replace(config, backend=choose_backend(config.backend, config.game))
+    first = os.environ.get("RANK", "0") == "0"
+    folder = find_run(out, config) if first else None
+    if folder is not None and (summary := read_summary(folder)) is not None:
+        return summary
+    check_run(config)
+    check_gpus(config.processes, device)
+    if first and folder is None:
+        if (warning := look_alike(config.levels)) is not None:
+            print(f"clop: {warning}", file=sys.stderr)  # noqa: T201
+        folder = RunFolder.create(out, KIND, config.asdict())
+    preload(config.backend)
+    train = partial(_train, config, folder, device, checkpoint_seconds)
+    if folder is None:
+        run_together(config.processes, device, train)
+        return None
+    with folder.held(), resumable(folder), _threads(config.threads):
+        work = run_together(config.processes, device, train)
+        assert folder.lease is not None
+        with folder.lease.beating():
+            return summarise(folder, work)
+
+
+def _train(config: TrainConfig, folder: RunFolder | None, device: str, checkpoint_seconds: float) -> AgentWork:
+    """The part of one process in the training."""
+    machine.keep_memory()
+    workers = Workers()
+    with _threads(config.threads):
+        work = AgentWork(config, device, workers)
+        if not workers.is_first or folder is None:
+            run_to_end(work, None, checkpoint_seconds, workers)
+            return work
+        assert folder.lease is not None
+        with folder.lease.beating():  # a thread of its own, which processes must not be forked beside
+            run_to_end(work, folder, checkpoint_seconds, workers)
     return work
 
 
-def train_levels(config: TrainConfig, levels: str) -> TrainLevels:
-    """What the agent of a run has seen, to play ``train`` or ``test`` levels.
-
-    Levels that a method kept for itself are neither: they were not learnt on, and are not new to the agent.
-    """
-    return (edited_plan(config) if levels == "train" else build_plan(config)).levels
-
-
-def method_text(method: str, notes: Mapping[str, object]) -> str:
-    """A method's name, with what has to stand beside a score of it."""
-    told = "; ".join(f"{name} {text}" for name, text in notes.items())
-    return f"{method} ({told})" if told else method
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many threads of torch, for sums round differently over more; afterwards as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
-def load_agent(folder: RunFolder, device: torch.device | str = "cpu") -> tuple[TrainConfig, Agent]:
-    """The run's settings, and its agent as it was at the last checkpoint."""
+def find_run(out: Path, config: TrainConfig) -> RunFolder | None:
+    """The run that is there already, None if there is none; a :class:`UsageError` if it has other settings."""
+    if not (out / "config.json").exists():
+        return None
+    folder = RunFolder.open(out, KIND)
+    found = folder.read_config(TrainConfig.fromdict)
+    config = replace(config, backend=choose_backend(config.backend, config.game))  # a folder names the one it found
+    other = [field.name for field in fields(config) if getattr(found, field.name) != getattr(config, field.name)]
+    if other:
+        raise UsageError(
+            f"{out} holds a run with other settings ({', '.join(other)}) and nothing in it will be overwritten; name "
+            f"another folder, or go on with that run: {folder.resume_command}"
+        )
+    return folder
+
+
+def read_config(path: Path) -> TrainConfig:
+    """The settings of an earlier run."""
+    return RunFolder.open(path, KIND).read_config(TrainConfig.fromdict)
+
+
+def read_summary(folder: RunFolder) -> AgentSummary | None:
+    """What came of a run, None before its end."""
+    values = folder.summary
+    return None if values is None else AgentSummary.fromdict(values, folder.path / "summary.json")
+
+
+def load_agent(path: Path | str, device: torch.device | str = "cpu") -> Agent:
+    """The agent of a run as it was at the last checkpoint."""
+    folder = RunFolder.open(Path(path), KIND)
     config = folder.read_config(TrainConfig.fromdict)
     state = folder.load()
     if state is None:
-        raise UsageError(f"{folder.path} has no checkpoint yet; go on with: clop train --resume {folder.path}")
-    plan = build_plan(config)
+        raise UsageError(f"{folder.path} has no checkpoint yet; go on with: {folder.resume_command}")
+    generator = torch.Generator()
     method = methods.compose(dict(config.methods))
-    model = build_network(plan, method, config.seed).to(device)
+    settings = method.configure(config.settings)
+    model = build_network(settings, method, config.seed, generator).to(device)
     model.load_state_dict(state["model"])
     method.load(state["processes"][0]["method"])
-    where = (state["iteration"], state["env_steps"], config.steps, torch.device(device))
-    return config, Agent(model, method, Context(*where, plan.generator, plan.rollout_mode, model))
+    where = (state["iteration"], state["env_steps"], config.total_timesteps, torch.device(device))
+    return Agent(model, method, Context(*where, generator, settings.rollout_mode, model), settings.spec)
 
 
 def evaluate_run(
     folder: RunFolder, config: TrainConfig, agent: Agent, evaluation: EvalConfig
 ) -> tuple[Evaluation, Path]:
     """Evaluate an agent and keep the episodes in the run's folder; an evaluation that is there already is replaced by
-    the same numbers, since protocol, levels, number, seed and steps are in its name and decide them on one device."""
-    title = f"{config.game}, {evaluation.levels} levels, {evaluation.name}"
+    the same numbers, since protocol, split, number, seed and steps are in its name and decide them on one device."""
+    title = f"{config.game}, {evaluation.split} levels, {evaluation.name}"
     with Progress(title, evaluation.total, "episodes") as progress:
-        trained = train_levels(config, evaluation.levels)
+        trained = split_levels(config, evaluation.split)
         result = evaluate(agent, trained, evaluation, backend=config.backend, progress=progress)
-    name = f"{evaluation.name}-{evaluation.levels}-{result.episodes}-seed{evaluation.seed}-step{agent.ctx.env_steps}"
+    name = f"{evaluation.name}-{evaluation.split}-{result.episodes}-seed{evaluation.seed}-step{agent.ctx.env_steps}"
     path = folder.path / "evaluations" / f"{name}.csv"
     write_atomic(path, lambda draft: draft.write_text(result.csv()))
     about = {"method": config.method, "notes": agent.notes(), "device": str(agent.ctx.device)}
@@ -185,27 +266,28 @@ def evaluate_run(
     return result, path
 
 
-def summarise(folder: RunFolder, work: AgentWork) -> dict[str, Any]:
+def summarise(folder: RunFolder, work: AgentWork) -> AgentSummary:
     """Evaluate the trained agent on seen and unseen levels, and write what came of the run."""
     config, agent = work.config, work.agent()
-    results = {
-        levels: evaluate_run(folder, config, agent, EvalConfig(levels=levels, episodes=config.eval_episodes))[0]
-        for levels in ("train", "test")
-    }
-    summary = {
-        "game": config.game,
-        "method": config.method,
-        "notes": agent.notes(),
-        "preset": config.preset,
-        "env_steps": work.done,
-        **{levels: result.summary() for levels, result in results.items()},
-        "gap": results["train"].mean - results["test"].mean,
-        "steps_per_second": round(work.done / work.seconds, 1),
-        "seconds": round(work.seconds, 1),
-        "peak_memory_gb": work.memory_gb or None,  # which some systems do not tell
-        "ended": "complete",
-    }
-    folder.write_summary(summary)
+    train, test = (
+        evaluate_run(folder, config, agent, EvalConfig(split=split, episodes=config.eval_episodes))[0]
+        for split in ("train", "test")
+    )
+    summary = AgentSummary(
+        game=config.game,
+        method=config.method,
+        notes=agent.notes(),
+        preset_name=config.preset_name,
+        seed=config.seed,
+        env_steps=work.done,
+        train=EvaluationSummary(**train.summary()),
+        test=EvaluationSummary(**test.summary()),
+        gap=train.mean - test.mean,
+        steps_per_second=round(work.done / work.seconds, 1),
+        seconds=round(work.seconds, 1),
+        peak_memory_gb=work.memory_gb or None,
+    )
+    folder.write_summary(summary.asdict())
     return summary
 
 

@@ -1,16 +1,15 @@
-"""The loop under every run: work goes on to its end in a folder, whatever comes between.
+"""The loop under every run: training goes on to its end in a folder, whatever comes between.
 
 A run that is interrupted, killed, out of disk or no longer a number leaves a state from which it goes on bit for bit.
 """
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
-
-from torch import Tensor
 
 from clop.distributed import Workers
 from clop.errors import DivergedError, UsageError
@@ -18,8 +17,8 @@ from clop.experiments.run_folder import RunFolder
 from clop.progress import Progress
 
 
-class Work(Protocol):
-    """What is done step by step: an agent or a classifier in training."""
+class Trainable(Protocol):
+    """What is trained step by step: an agent or a classifier."""
 
     @property
     def title(self) -> str:
@@ -40,33 +39,37 @@ class Work(Protocol):
     @property
     def finished(self) -> bool: ...
 
-    def advance(self) -> Mapping[str, Any]:
+    def step(self) -> Mapping[str, Any]:
         """One step; what to log of it, with its ``iteration``. A resumed run repeats it bit for bit, so no times."""
 
-    def shown(self) -> Mapping[str, object]:
+    def progress(self) -> Mapping[str, object]:
         """What the line of progress says besides rate and time left."""
 
     def events(self, row: Mapping[str, Any]) -> Mapping[str, float]:
         """A row as TensorBoard events: names with a group, and besides it the speed."""
 
     def state(self) -> dict[str, Any]:
-        """All that the work needs to go on; the entry ``model`` is the network's state dict."""
+        """All that is needed to go on; the entry ``model`` is the network's state dict. Tensors may be those in use:
+        the state is written before the next step."""
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from a :meth:`state`."""
 
 
-class Stopped(Exception):  # noqa: N818
-    """The user asked the run to stop."""
+class Stopped(BaseException):
+    """The user wants the run to stop at once; no ``except Exception`` of a game is to swallow it."""
 
 
 def run_to_end(
-    work: Work, folder: RunFolder | None, checkpoint_seconds: float = 600, workers: Workers | None = None
+    work: Trainable, folder: RunFolder | None, checkpoint_seconds: float = 600, workers: Workers | None = None
 ) -> None:
     """Go on from the folder's last checkpoint, or from the start, to the end.
 
+    An interrupt lets the step at hand end and saves the state after it, so that no copy of a state has to be kept; a
+    second one stops at once, and the run goes on from the last checkpoint. Only the first process heeds them.
+
     Args:
-        work: What to do.
+        work: What to train.
         folder: Where the run lives; None in all processes but the first.
         checkpoint_seconds: How often the state is written, besides the end and an interrupt.
         workers: The processes of the run, all of which call this.
@@ -76,98 +79,103 @@ def run_to_end(
     if state is not None:
         work.load(state)
     if folder is None:
-        while not work.finished:
-            work.advance()
-            work.state()  # its parts are gathered in the first process
+        with _handling(signal.SIG_IGN):  # torchrun interrupts all processes, and the first needs the others to save
+            while not work.finished:
+                work.step()
+                if workers.broadcast(None):
+                    work.state()  # its parts are gathered in the first process
         return
     folder.forget_metrics_after(0 if state is None else state["iteration"])
-    with _stop_on_signals(), _events(folder, work.done) as events:
-        _run(work, folder, checkpoint_seconds, workers, events)
+    interrupts = _Interrupts(work.title)
+    with _handling(interrupts), _events(folder, work.done) as events:
+        _run(work, folder, checkpoint_seconds, workers, interrupts, events)
 
 
-def _run(work: Work, folder: RunFolder, checkpoint_seconds: float, workers: Workers, events: Any) -> None:
-    done = work.done
-    state: dict[str, Any] | None = None
-    saved, clock = done, time.monotonic()
-
-    def save() -> None:
-        nonlocal saved, clock
-        if state is not None and done != saved:
-            folder.save(state, done)
-            saved, clock = done, time.monotonic()
-
+def _run(
+    work: Trainable,
+    folder: RunFolder,
+    checkpoint_seconds: float,
+    workers: Workers,
+    interrupts: "_Interrupts",
+    events: Any,
+) -> None:
+    saved, clock = work.done, time.monotonic()
     try:
-        with Progress(work.title, work.total, work.unit, start=done) as progress:
+        with Progress(work.title, work.total, work.unit, start=saved) as progress:
             while not work.finished:
-                row = work.advance()
-                fresh = _copied(work.state())  # since the work goes on changing its tensors in place
+                before = work.done
+                row = work.step()
                 folder.log(row)
-                progress.step(work.done - done, **work.shown(), run=str(folder.path))
-                # In one statement, and after the log: an interrupt finds a state with its row, or the ones before.
-                done, state = work.done, fresh
+                progress.step(work.done - before, **work.progress(), run=str(folder.path))
                 for name, value in work.events(row).items():
-                    events.add_scalar(name, value, done)
-                if time.monotonic() - clock > checkpoint_seconds or work.finished:
-                    save()
+                    events.add_scalar(name, value, work.done)
+                stops = interrupts.came
+                save = stops or work.finished or time.monotonic() - clock > checkpoint_seconds
+                workers.broadcast(save)
+                if save:
+                    state = work.state()
+                    with interrupts.held_back():
+                        folder.save(state, work.done)
+                        saved, clock = work.done, time.monotonic()
+                if stops and not work.finished:
+                    raise UsageError(f"stopped after {saved} {work.unit}; go on with: {folder.resume_command}")
     except (Stopped, KeyboardInterrupt):
-        with _deaf_to_signals():
-            save()
-        raise UsageError(f"stopped after {done} {work.unit}; go on with: {folder.resume_command}") from None
+        raise UsageError(
+            f"stopped at once; the last checkpoint is after {saved} {work.unit}, go on with: {folder.resume_command}"
+        ) from None
     except DivergedError as error:
-        save()
-        raise UsageError(f"{error}; {folder.path} holds the state before it" if done else str(error)) from None
+        raise UsageError(f"{error}; {folder.path} holds the state after {saved} {work.unit}") from None
     except OSError as error:
         raise UsageError(
             f"cannot write in {folder.path}: {error.strerror or error}; make room and go on with: "
             f"{folder.resume_command}"
         ) from error
     except RuntimeError as error:
-        save()
         if workers.size > 1:
-            told = str(error).partition("\n")[0]
+            first = str(error).partition("\n")[0]
             raise UsageError(
-                f"another process of the run seems to have died ({told}); go on with: {folder.resume_command}"
+                f"another process of the run seems to have died ({first}); go on with: {folder.resume_command}"
             ) from error
         raise
 
 
-def _copied(state: Any) -> Any:
-    """A state with tensors of its own, in the memory of the CPU."""
-    if isinstance(state, Tensor):
-        return state.detach().to("cpu", copy=True)
-    if isinstance(state, dict):
-        return {name: _copied(value) for name, value in state.items()}
-    if isinstance(state, list | tuple):
-        return type(state)(_copied(value) for value in state)
-    return state
-
-
 @contextmanager
 def resumable(folder: RunFolder) -> Iterator[None]:
-    """What a user is told who interrupts a run before or after its loop."""
+    """What a user reads who interrupts a run before or after its loop."""
     try:
         yield
     except KeyboardInterrupt:
         raise UsageError(f"stopped; go on with: {folder.resume_command}") from None
 
 
-def _stop_on_signals() -> AbstractContextManager[None]:
-    """SIGINT and SIGTERM raise :class:`Stopped` here."""
+class _Interrupts:
+    """Whether SIGINT or SIGTERM has come; a second one raises :class:`Stopped`."""
 
-    def stop(*_: object) -> None:
-        raise Stopped
+    def __init__(self, title: str) -> None:
+        self.came = False
+        self._title, self._held_back = title, False
 
-    return _handling(stop)
+    def __call__(self, *_: object) -> None:
+        if self.came and not self._held_back:
+            raise Stopped
+        if not self.came:
+            with suppress(RuntimeError):  # if it comes in the middle of another line
+                print(f"\nclop: {self._title} stops after this step; once more to stop at once", file=sys.stderr)  # noqa: T201
+        self.came = True
 
-
-def _deaf_to_signals() -> AbstractContextManager[None]:
-    """Nobody's impatience costs a checkpoint."""
-    return _handling(signal.SIG_IGN)
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """Nobody's impatience costs a checkpoint."""
+        self._held_back = True
+        try:
+            yield
+        finally:
+            self._held_back = False
 
 
 @contextmanager
 def _handling(handler: Any) -> Iterator[None]:
-    """Handlers are put back at the end; signals come to the main thread alone."""
+    """A handler of SIGINT and SIGTERM, which reach the main thread alone; at the end the earlier ones are back."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

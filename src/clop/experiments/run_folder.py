@@ -5,6 +5,7 @@
 ``checkpoints/``   the last two states and ``last.pt``; its entry ``model`` is the network's state dict
 ``tensorboard/``   the same metrics as events
 ``summary.json``   the outcome; written last
+``lease.json``     who is writing in it, while somebody is
 """
 
 import json
@@ -13,7 +14,8 @@ import pickle
 import shutil
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +24,9 @@ import torch
 
 from clop import machine
 from clop.errors import UsageError
+from clop.experiments.lease import Lease
 from clop.experiments.record import command_line, commit
+from clop.experiments.summaries import FORMAT_VERSION, check_version
 from clop.files import write_atomic, write_json
 
 _Settings = TypeVar("_Settings")
@@ -36,10 +40,29 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.lease: Lease | None = None
+        """The right to write in it, inside :meth:`held`."""
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other writers out; one that is there already is named in a :class:`~clop.errors.UsageError`."""
+        self.lease = lease = Lease.take(self.path)
+        try:
+            yield
+        finally:
+            self.lease = None
+            lease.give_back()
 
     @classmethod
-    def create(cls, path: Path, kind: str, config: Mapping[str, Any]) -> "RunFolder":
-        """A new folder, or an empty one; any other is refused."""
+    def create(cls, path: Path, kind: str, config: Mapping[str, Any], command: str | None = None) -> "RunFolder":
+        """A new folder, or an empty one; any other is refused.
+
+        Args:
+            path: The folder.
+            kind: What is trained in it.
+            config: The settings.
+            command: What was typed to get it; the command of this program if not given.
+        """
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             hint = f"go on with it by --resume {path}, or name" if (path / "config.json").exists() else "name"
             raise UsageError(
@@ -49,9 +72,10 @@ class RunFolder:
         write_json(
             path / "config.json",
             {
+                "version": FORMAT_VERSION,
                 "kind": kind,
                 "config": dict(config),
-                "command": command_line(),
+                "command": command or command_line(),
                 "commit": commit(),
                 "started": datetime.now(UTC).isoformat(timespec="seconds"),
                 "machine": machine.describe(),
@@ -69,8 +93,11 @@ class RunFolder:
         return folder
 
     def about(self) -> dict[str, Any]:
-        """What ``config.json`` says."""
-        return _read_json(self.path / "config.json", f"{self.path} holds no run: it has no config.json")
+        """What ``config.json`` says; one of another format is refused."""
+        path = self.path / "config.json"
+        values = _read_json(path, f"{self.path} holds no run: it has no config.json")
+        check_version(values, path)
+        return values
 
     @property
     def config(self) -> dict[str, Any]:
@@ -91,6 +118,8 @@ class RunFolder:
         return _read_json(path, "") if path.exists() else None
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
+        if self.lease is not None:
+            self.lease.check()
         write_json(self.path / "summary.json", dict(summary))
 
     @property
@@ -121,6 +150,8 @@ class RunFolder:
 
     def save(self, state: Mapping[str, Any], step: int) -> Path:
         """Write a state whole or not at all, and drop all but the last two."""
+        if self.lease is not None:
+            self.lease.check()
         folder = self.path / "checkpoints"
         path = folder / f"step-{step:012}.pt"
         try:

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from clop.errors import UsageError
 
@@ -24,7 +24,93 @@ def check_version(values: Mapping[str, Any], path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class VisionSummary:
+class _Summary:
+    """What all summaries have in common."""
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain names and numbers, and the format, as written to a file."""
+        return {"version": FORMAT_VERSION} | dataclasses.asdict(self)
+
+    @classmethod
+    def fromdict(cls, values: Mapping[str, Any], path: Path) -> Self:
+        """The inverse of :meth:`asdict`; ``path`` is the file that errors name."""
+        check_version(values, path)
+        try:
+            return cls(**{name: value for name, value in values.items() if name != "version"})
+        except TypeError as error:
+            raise UsageError(f"{path} is damaged, or of another version of clop: {error}") from None
+
+
+@dataclass(frozen=True)
+class EvaluationSummary:
+    """What an evaluation of an agent found, without its episodes."""
+
+    protocol: str
+    """Name of the protocol with its switch."""
+    game: str
+    distribution_mode: str
+    split: str
+    """``train`` or ``test``"""
+    level_text: str
+    """Which levels these are, in words."""
+    backend: str
+    seed: int
+    episodes: int
+    mean: float
+    standard_error: float | None
+    """Of the mean over episodes; None for a single one."""
+    normalised_mean: float | None
+    """None for a game whose range of returns is not published."""
+    success_rate: float
+    """Share of episodes that the game counts as solved."""
+    mean_length: float
+
+
+@dataclass(frozen=True)
+class AgentSummary(_Summary):
+    """What came of training an agent."""
+
+    game: str
+    method: str
+    """The methods' names joined with ``+``."""
+    notes: dict[str, str | float]
+    """Settings the scores depend on that the methods chose, and what they cost beyond the counted steps."""
+    preset_name: str
+    seed: int
+    env_steps: int
+    train: EvaluationSummary
+    test: EvaluationSummary
+    gap: float
+    """Mean return on training levels minus that on unseen ones."""
+    steps_per_second: float
+    seconds: float
+    """Of training, with neither tests nor evaluations."""
+    peak_memory_gb: float | None
+    """Of all processes together; some systems do not say."""
+    ended: str = "complete"
+
+    @classmethod
+    def fromdict(cls, values: Mapping[str, Any], path: Path) -> Self:
+        summary = super().fromdict(values, path)
+        try:
+            train, test = (EvaluationSummary(**values[split]) for split in ("train", "test"))
+        except TypeError as error:
+            raise UsageError(f"{path} is damaged, or of another version of clop: {error}") from None
+        return dataclasses.replace(summary, train=train, test=test)
+
+    @property
+    def method_text(self) -> str:
+        return method_text(self.method, self.notes)
+
+
+def method_text(method: str, notes: Mapping[str, object]) -> str:
+    """A method's name, with what has to stand beside a score of it."""
+    text = "; ".join(f"{name} {value}" for name, value in notes.items())
+    return f"{method} ({text})" if text else method
+
+
+@dataclass(frozen=True)
+class VisionSummary(_Summary):
     """What came of training a classifier. Accuracies are in percent."""
 
     task: str
@@ -53,16 +139,3 @@ class VisionSummary:
     peak_memory_gb: float | None
     """None in a record that was made before this was measured."""
     ended: str = "complete"
-
-    def asdict(self) -> dict[str, Any]:
-        """Plain names and numbers, and the format, as written to a file."""
-        return {"version": FORMAT_VERSION} | dataclasses.asdict(self)
-
-    @classmethod
-    def fromdict(cls, values: Mapping[str, Any], path: Path) -> "VisionSummary":
-        """The inverse of :meth:`asdict`; ``path`` is the file that errors name."""
-        check_version(values, path)
-        try:
-            return cls(**{name: value for name, value in values.items() if name != "version"})
-        except TypeError as error:
-            raise UsageError(f"{path} is damaged, or of another version of clop: {error}") from None

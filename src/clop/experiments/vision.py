@@ -52,7 +52,7 @@ class VisionWork:
     def finished(self) -> bool:
         return self.trainer.done
 
-    def advance(self) -> dict[str, Any]:
+    def step(self) -> dict[str, Any]:
         before, start = self.done, time.monotonic()
         self._row = self.trainer.advance()
         seconds = time.monotonic() - start
@@ -61,7 +61,7 @@ class VisionWork:
         self._test |= {name: value for name, value in self._row.items() if name.startswith("test_accuracy")}
         return {"iteration": self.trainer.iteration, "images": self.done, **self._row}
 
-    def shown(self) -> dict[str, object]:
+    def progress(self) -> dict[str, object]:
         names = {"running_accuracy": self._row["running_accuracy"], **self._test}
         return {"epoch": f"{self._row['epoch']:.2f}", "loss": self._row["loss"]} | names
 
@@ -86,7 +86,7 @@ def load_task(config: VisionConfig, data: Path | None = None) -> Task:
 
 def run(
     config: VisionConfig,
-    out: Path,
+    out: Path | str,
     device: torch.device | str = "cpu",
     *,
     data: Path | None = None,
@@ -107,18 +107,21 @@ def run(
         checkpoint_seconds: How often the state is written, besides the end and an interrupt.
         task: The images, if they are loaded already.
     """
+    out = Path(out)
     folder = find_run(out, config, data)
     if folder is not None and (summary := read_summary(folder)) is not None:
         return summary
     task = task or load_task(config, data)  # before a folder is made, since images may be missing
     folder = folder or RunFolder.create(out, KIND, config.asdict())
     torch.set_num_threads(config.threads)
-    with resumable(folder):
-        work = VisionWork(config, task, device)
-        run_to_end(work, folder, checkpoint_seconds)
-        summary = summarise(work)
-    folder.write_summary(summary.asdict())
-    _keep_weights(folder, work)
+    with folder.held(), resumable(folder):
+        assert folder.lease is not None
+        with folder.lease.beating():
+            work = VisionWork(config, task, device)
+            run_to_end(work, folder, checkpoint_seconds)
+            summary = summarise(work)
+            folder.write_summary(summary.asdict())
+            _keep_weights(folder, work)
     return summary
 
 

@@ -57,9 +57,10 @@ def _title(runs: Sequence[RunFolder]) -> str:
     def all_of(name: str) -> str:
         return " and ".join(sorted({f"{config[name]:,}".replace(",", " ") for config in configs}))
 
-    presets = " and ".join(sorted({config["preset"] for config in configs}))
+    presets = " and ".join(sorted({config["preset_name"] for config in configs}))
     seeds = sorted({config["seed"] for config in configs})
     return (
-        f"{configs[0]['game']}, preset {presets}: {all_of('steps')} steps, {all_of('levels')} training levels, "
+        f"{configs[0]['game']}, preset {presets}: {all_of('total_timesteps')} steps, "
+        f"{all_of('num_levels')} training levels, "
         f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
     )

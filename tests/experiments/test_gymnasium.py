@@ -1,0 +1,194 @@
+"""Agents on games that are not Procgen's, through the command line: tiny ones of our own, and MiniGrid."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("gymnasium")
+
+from clop.cli import main
+from clop.experiments.run_folder import RunFolder
+from clop.rl import load_agent
+from clop.rl.ppo import Learner
+
+GAMES = Path(__file__).parents[1] / "rl" / "envs"  # of tiny_games
+TINY = {
+    "total_timesteps": 48,
+    "num_levels": 5,
+    "eval_episodes": 4,
+    "test_every": 0,
+    "processes": 1,
+    "ppo.num_envs": 2,
+    "ppo.num_steps": 4,
+    "ppo.num_minibatches": 2,
+    "ppo.update_epochs": 1,
+    "network.encoder": "small",
+}
+WRAPPERS = """
+import numpy as np
+from gymnasium import ObservationWrapper
+from gymnasium.spaces import Box
+
+class Large(ObservationWrapper):
+    def __init__(self, env):
+        super().__init__(env)
+        self.observation_space = Box(0, 255, (32, 32, env.observation_space.shape[2]), np.uint8)
+
+    def observation(self, frame):
+        return frame.repeat(4, 0).repeat(4, 1)
+
+class Blind(ObservationWrapper):
+    def observation(self, frame):
+        return np.zeros_like(frame)
+"""
+LARGE = "--wrapper=clop_test_wrappers:Large"  # the frames of tiny games are 8 x 8, too small for any encoder
+
+with_minigrid = pytest.mark.skipif(importlib.util.find_spec("minigrid") is None, reason="not installed: minigrid")
+
+
+@pytest.fixture(autouse=True)
+def _games(monkeypatch, tmp_path_factory):
+    """The modules of games and wrappers are found by their names."""
+    folder = tmp_path_factory.mktemp("wrappers")
+    (folder / "clop_test_wrappers.py").write_text(WRAPPERS)
+    monkeypatch.syspath_prepend(GAMES)
+    monkeypatch.syspath_prepend(folder)
+
+
+def train(game, out, *more, **settings):
+    return ["train", game, f"--out={out}", *(f"--{name}={value}" for name, value in (TINY | settings).items()), *more]
+
+
+def assert_is_evaluated_and_watched(out, game, capsys):
+    """Returns without a published range are not normalised; the share of solved levels is there."""
+    assert main(["evaluate", str(out), "--episodes", "3", "--split", "train"]) == 0
+    told = capsys.readouterr().out
+    assert f"{game} with ppo, quick, 48 steps: " in told
+    assert "normalised" not in told
+    assert "% solved, on train levels" in told
+    (kept,) = (out / "evaluations").glob("clop-v1-train-3-*.json")
+    values = json.loads(kept.read_text())
+    assert values["normalised_mean"] is None
+    assert 0 <= values["success_rate"] <= 1
+    video = out.with_suffix(".gif")
+    assert main(["watch", str(out), "--episodes", "1", "--out", str(video)]) == 0
+    assert video.read_bytes().startswith(b"GIF8")
+
+
+@pytest.mark.parametrize("backend", ["gymnasium-sync", "gymnasium-async"])
+def test_an_agent_on_a_game_of_ones_own_is_trained_evaluated_and_watched(backend, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(train("tiny_games:make", out, LARGE, backend=backend)) == 0
+    assert "begins with the same frame" not in capsys.readouterr().err
+    folder = RunFolder(out)
+    assert (folder.config["distribution_mode"], folder.config["backend"]) == ("none", backend)
+    assert [row["env_steps"] for row in folder.metrics()] == [8, 16, 24, 32, 40, 48]
+    for split in ("train", "test"):
+        result = folder.summary[split]
+        assert (result["normalised_mean"], result["episodes"]) == (None, 4)
+        assert 0 <= result["success_rate"] <= 1
+        assert 0 <= result["mean"] <= 6  # three steps, whose rewards are the actions 0, 1 and 2
+    assert folder.summary["train"]["level_text"] == "levels 0 to 4"
+    assert_is_evaluated_and_watched(out, "tiny_games:make", capsys)
+
+
+def test_the_folder_of_a_game_of_ones_own_is_named_after_it(tmp_path, monkeypatch, capsys):
+    """Fails if a colon, which some systems do not take, ends up in a path."""
+    monkeypatch.chdir(tmp_path)
+    assert main([word for word in train("tiny_games:make", "", LARGE, seed=3) if not word.startswith("--out")]) == 0
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["tiny_games-make-ppo-3"]
+
+
+def test_wrappers_are_part_of_the_run(tmp_path):
+    out = tmp_path / "run"
+    assert main(train("tiny_games:make", out, LARGE, "--wrapper", "tiny_games:Twice")) == 0
+    assert RunFolder(out).config["wrappers"] == ["clop_test_wrappers:Large", "tiny_games:Twice"]
+    assert load_agent(out).spec.obs_shape == (32, 32, 2)
+
+
+def test_a_run_on_a_game_of_ones_own_goes_on_with_new_episodes_and_says_so(tmp_path, monkeypatch, capsys):
+    """Fails if the loop asks for what these games cannot give, their state, or is silent about it."""
+    out, iterate = tmp_path / "run", Learner.iterate
+
+    def interrupted(self):
+        if self.iteration == 2:
+            raise KeyboardInterrupt
+        return iterate(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "iterate", interrupted)
+        assert main(train("tiny_games:make", out, LARGE, "--checkpoint-minutes", "0")) == 2
+    capsys.readouterr()
+    assert main(["train", "--resume", str(out)]) == 0
+    told = capsys.readouterr().err
+    assert (
+        "clop: gymnasium-sync cannot save running games: episodes start anew, and the run goes on well but not bit for "
+        "bit\n"
+    ) in told
+    assert [row["iteration"] for row in RunFolder(out).metrics()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_game_that_begins_alike_whatever_its_seed_is_warned_of(tmp_path, capsys):
+    """Its training and test levels are the same."""
+    assert main(train("tiny_games:make", tmp_path / "run", LARGE, "--wrapper", "clop_test_wrappers:Blind")) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "begins with the same frame" in line]
+    assert len(told) == 1
+    assert told[0].startswith("clop: tiny_games:make begins with the same frame for 4 different seeds")
+
+
+@pytest.mark.parametrize(
+    ("game", "more", "sentence"),
+    [
+        ("tiny_games:raises", (), "tiny_games:raises raised RuntimeError: no graphics card"),
+        ("tiny_games:makee", (), "did you mean 'make'?"),
+        ("tiny_games:shows_dict", (), "--wrapper minigrid.wrappers:ImgObsWrapper"),
+        (
+            "tiny_games:make",
+            ("--wrapper", "tiny_games:Twise"),
+            "no 'Twise' for the wrapper tiny_games:Twise; did you mean 'Twice'?",
+        ),
+        ("tiny_games:make", ("--network.encoder", "smal"), "unknown network.encoder 'smal'; did you mean 'small'?"),
+        (
+            "tiny_games:make",
+            ("--network.encoder", "nature"),
+            "frames of 8×8 leave a map of 1×1 behind the encoder nature, which must be 2×2 at least; enlarge them",
+        ),
+        (
+            "tiny_games:make",
+            (LARGE, "--method", "clop", "--clop.slot", "block2"),
+            "unknown clop.slot 'block2'; expected one of actor_in, conv1, conv2, conv3, residual (the encoder is small)"
+            "\n",
+        ),
+        (
+            "tiny_games:make",
+            ("--distribution-mode", "hard"),
+            "distribution_mode is a setting of Procgen; tiny_games:make has none, got 'hard'",
+        ),
+        ("tiny_games:make", ("--backend", "procgen-mirror"), "procgen-mirror does not play tiny_games:make"),
+        ("bigfish", ("--backend", "gymnasium-sync"), "gymnasium-sync does not play bigfish"),
+        ("bigfish", (LARGE,), "wrappers are for Gymnasium's environments; bigfish is played as it is"),
+        ("gymnasium:CartPole-v1", (), "clop learns from uint8 images (H, W, C)"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_leaves_no_folder(game, more, sentence, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(train(game, tmp_path / "run", *more)) == 2
+    captured = capfd.readouterr()
+    assert captured.err.startswith("clop: ")
+    assert captured.err.count("\n") == 1
+    assert sentence in captured.err
+    assert captured.out == ""
+    assert not list(tmp_path.iterdir())
+
+
+@with_minigrid
+def test_an_agent_on_minigrid_is_trained_evaluated_and_watched(tmp_path, capsys):
+    """One of whose levels are all alike, which is said."""
+    out, game = tmp_path / "run", "gymnasium:MiniGrid-Empty-5x5-v0"
+    wrappers = [f"--wrapper=minigrid.wrappers:{name}" for name in ("RGBImgObsWrapper", "ImgObsWrapper")]
+    assert main(train(game, out, *wrappers)) == 0
+    assert f"clop: {game} begins with the same frame for 4 different seeds" in capsys.readouterr().err
+    assert load_agent(out).spec.obs_shape == (40, 40, 3)
+    assert_is_evaluated_and_watched(out, game, capsys)
