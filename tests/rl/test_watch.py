@@ -1,45 +1,68 @@
-"""Videos: as many frames as steps, of the right size, and what they show."""
+"""Videos of agents: a frame for each step, the levels they play, and what the pictures show."""
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageChops
 
 from clop.errors import UsageError
+from clop.progress import Progress
 from clop.rl import watch as module
-from clop.rl.envs.levels import TrainLevels
-from clop.rl.envs.vector import Episodes, Frames, Step, VectorGames, installed_backends
-from clop.rl.evaluate import Agent
+from clop.rl.agent import Agent
+from clop.rl.envs.backends import installed_backends
+from clop.rl.envs.levels import LevelSet
+from clop.rl.envs.spec import EnvSpec, Episodes, Frames, Step
+from clop.rl.envs.vector import VectorGames
+from clop.rl.games import INT32_MAX
 from clop.rl.methods.base import Context, Method
-from clop.rl.network import Network, NetworkConfig, Output
-from clop.rl.watch import BUTTONS, SIZE, Moment, WatchConfig, draw, watch, write_video
+from clop.rl.network import Network, Output
+from clop.rl.settings import NetworkConfig
+from clop.rl.watch import (
+    SIZE,
+    Moment,
+    WatchConfig,
+    as_image,
+    draw,
+    draw_levels,
+    draw_together,
+    watch,
+    watch_together,
+)
 
 needs_games = pytest.mark.skipif("procgen-mirror" not in installed_backends(), reason="needs procgen-mirror")
+PROCGEN = LevelSet("bigfish").spec
+MINIGRID = EnvSpec((40, 40, 3), 7, 0, ("left", "right", "forward", "pickup", "drop", "toggle", "done"))
+UNNAMED = EnvSpec((84, 84, 4), 40)
+ATARI = EnvSpec((210, 160, 3), 18, 0, tuple(f"DOWNRIGHTFIRE {index}" for index in range(18)))
+SPECS = (PROCGEN, MINIGRID, UNNAMED, ATARI, EnvSpec((20, 10, 1), 1))
 
 
 class FakeGames(VectorGames):
-    """Episodes of 3, 4, 5, ... steps with reward 1 in each; red counts the steps of all."""
+    """Episodes of 3, 4, 5, ... steps with reward 1 in each, or in a single level as many as the action; red counts."""
 
     made: list["FakeGames"]
 
-    def __init__(self, game, num_envs, *, mode, start_level, num_levels, rand_seed, backend):
+    def __init__(self, levels, num_envs, seed, backend="auto"):
         assert num_envs == 1
-        self.start_level, self.num_levels, self.closed = start_level, num_levels, False
+        self.levels, self.closed, self.waits = levels, False, levels.num_levels == 1
         self.episode, self.count, self.all = 0, 0, 0
         FakeGames.made.append(self)
 
+    @property
+    def level(self):
+        return self.levels.start_level if self.waits else 70 + self.episode
+
     def observe(self, out=None):
         obs = np.full((1, 64, 64, 3), (10 * self.all, 90, 200), np.uint8)
-        return Frames(obs, np.array([70 + self.episode], np.int32), np.array([self.count], np.int32))
+        return Frames(obs, np.array([self.level], np.int32), np.array([self.count], np.int32))
 
     def step(self, actions):
         assert actions.shape == (1,)
         self.count, self.all = self.count + 1, self.all + 1
-        done, level, length = self.count == 3 + self.episode, 70 + self.episode, self.count
+        done, level, length = self.count == (actions[0] if self.waits else 3 + self.episode), self.level, self.count
         if done:
             self.episode, self.count = self.episode + 1, 0
         ended = np.flatnonzero([done])
@@ -52,52 +75,78 @@ class FakeGames(VectorGames):
 
 
 class Fixed(Method):
-    """Half of the probability on action 7, the rest on all others."""
+    """Half of the probability on one action, the rest on all others."""
 
-    def act(self, model, obs, stage, ctx):
+    def __init__(self, action=7):
+        self.action = action
+
+    def act(self, obs, stage, ctx):
         assert stage == "eval"
         probabilities = torch.full((1, 15), 0.5 / 14)
-        probabilities[0, 7] = 0.5
+        probabilities[0, self.action] = 0.5
         return Output(probabilities.log(), torch.tensor([2.5]))
+
+
+class Uniform(Method):
+    """No network, which would take most of the time."""
+
+    def __init__(self, spec):
+        self.spec = spec
+
+    def act(self, obs, stage, ctx):
+        return Output(torch.zeros(1, self.spec.num_actions), torch.zeros(1))
 
 
 @pytest.fixture
 def fake_games(monkeypatch):
     FakeGames.made = []
-    monkeypatch.setattr(module, "VectorGames", FakeGames)
+    monkeypatch.setattr(LevelSet, "open", lambda *arguments: FakeGames(*arguments))
     return FakeGames.made
+
+
+def fixed(action):
+    model = torch.nn.Identity()
+    return Agent(model, Fixed(action), context(model), PROCGEN)
+
+
+def uniform(spec):
+    model = torch.nn.Identity()
+    return Agent(model, Uniform(spec), context(model), spec)
 
 
 @pytest.fixture
 def agent():
-    return Agent(torch.nn.Identity(), Fixed(), context())
+    return fixed(7)
 
 
-def context():
-    return Context(0, 0, 1, torch.device("cpu"), torch.Generator(), "eval", torch.nn.Identity())
+def context(model):
+    return Context(0, 0, 1, torch.device("cpu"), torch.Generator(), "eval", model)
 
 
-def mp4_frames(path):
-    av = pytest.importorskip("av")
-    with av.open(str(path)) as container:
-        rate = container.streams.video[0].average_rate
-        return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)], rate
+def gif_frames(path):
+    with Image.open(path) as gif:
+        for index in range(gif.n_frames):
+            gif.seek(index)
+            yield gif.convert("RGB"), gif.info["duration"]
 
 
 def red(frame):
     return round(float(np.asarray(frame)[200:300, 200:300, 0].mean()))
 
 
-def test_an_mp4_has_a_frame_for_each_step_and_a_second_for_each_end(agent, fake_games, tmp_path):
-    pytest.importorskip("av")
-    path = tmp_path / "deep" / "video.mp4"
-    rows = watch(agent, TrainLevels("bigfish"), path, WatchConfig(episodes=2, fps=5))
-    frames, rate = mp4_frames(path)
-    assert len(frames) == (3 + 5) + (4 + 5)
-    assert rate == 5
+# ---- one agent -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".webm"])
+def test_a_film_has_a_frame_for_each_step_and_a_second_for_each_end(agent, fake_games, tmp_path, suffix):
+    av = pytest.importorskip("av")
+    path = tmp_path / f"video{suffix}"
+    rows = watch(agent, LevelSet("bigfish"), path, WatchConfig(episodes=2, fps=5))
+    with av.open(str(path)) as container:
+        frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
     assert {frame.shape for frame in frames} == {(SIZE[1], SIZE[0], 3)}
     shown = [*range(3), *[2] * 5, *range(3, 7), *[6] * 5]
-    assert all(abs(red(frame) - 10 * step) < 5 for frame, step in zip(frames, shown, strict=True))
+    assert all(abs(red(frame) - 10 * step) < 6 for frame, step in zip(frames, shown, strict=True))
     assert rows.returns.tolist() == [3, 4]
     assert rows.level_seeds.tolist() == [70, 71]
     assert fake_games[0].closed
@@ -105,62 +154,41 @@ def test_an_mp4_has_a_frame_for_each_step_and_a_second_for_each_end(agent, fake_
 
 def test_a_gif_has_a_frame_for_each_step_and_one_that_stays_for_each_end(agent, fake_games, tmp_path):
     path = tmp_path / "video.GIF"
-    watch(agent, TrainLevels("bigfish"), path, WatchConfig(episodes=2, fps=20))
-    with Image.open(path) as gif:
-        assert (gif.n_frames, gif.size, gif.info["loop"]) == ((3 + 1) + (4 + 1), SIZE, 0)
-        durations, reds = [], []
-        for index in range(gif.n_frames):
-            gif.seek(index)
-            durations.append(gif.info["duration"])
-            reds.append(red(gif.convert("RGB")))
-    assert durations == [50] * 3 + [1000] + [50] * 4 + [1000]
-    assert np.allclose(reds, [0, 10, 20, 20, 30, 40, 50, 60, 60], atol=5)
+    watch(agent, LevelSet("bigfish"), path, WatchConfig(episodes=2, fps=20))
+    frames, durations = zip(*gif_frames(path), strict=True)
+    assert durations == (*[50] * 3, 1000, *[50] * 4, 1000)
+    assert np.allclose([red(frame) for frame in frames], [0, 10, 20, 20, 30, 40, 50, 60, 60], atol=5)
 
 
-@pytest.mark.parametrize("name", ["video.avi", "video"])
-def test_another_suffix_is_told_before_anything_is_played(agent, fake_games, tmp_path, name):
-    with pytest.raises(UsageError, match=r"cannot write a video as .*; expected \.mp4 or \.gif"):
-        watch(agent, TrainLevels("bigfish"), tmp_path / name)
+def test_each_episode_is_told(agent, fake_games, tmp_path):
+    progress = Progress("watch", 2, "episodes")
+    watch(agent, LevelSet("bigfish"), tmp_path / "video.gif", WatchConfig(episodes=2), progress=progress)
+    assert (progress.done, progress.values) == (2, {"return": "4"})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("video.avi", {}, "cannot write a video as '.avi'"),
+        ("a.gif", {"model": torch.nn.BatchNorm2d(3, track_running_stats=False)}, "a video shows one"),
+        ("a.gif", {"spec": MINIGRID}, r"knows frames of \(40, 40, 3\) and 7 actions, and bigfish has \(64, 64, 3\)"),
+    ],
+)
+def test_what_cannot_be_shown_is_told_before_anything_is_played(agent, fake_games, tmp_path, name, change, message):
+    other = replace(agent, **change)
+    with pytest.raises(UsageError, match=message):
+        watch(other, LevelSet("bigfish"), tmp_path / name)
+    with pytest.raises(UsageError, match=message):
+        watch_together({"PPO": agent, "other": other}, LevelSet("bigfish"), tmp_path / name)
     assert not fake_games
     assert not list(tmp_path.iterdir())
 
 
-def test_an_agent_that_needs_many_games_is_told_before_anything_is_played(agent, fake_games, tmp_path):
-    crowd = replace(agent, model=torch.nn.BatchNorm2d(3, track_running_stats=False))
-    with pytest.raises(UsageError, match="a video shows one"):
-        watch(crowd, TrainLevels("bigfish"), tmp_path / "agent.gif")
-    assert not fake_games
-
-
-def test_without_av_an_mp4_is_refused_with_the_way_out(monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None if name == "av" else name)
-    with pytest.raises(UsageError, match=r"pip install av; or write a \.gif"):
-        module.check_suffix(Path("a.mp4"))
-    assert module.check_suffix(Path("a.gif")) == ".gif"
-
-
-@pytest.mark.parametrize("suffix", [".mp4", ".gif"])
-def test_a_video_that_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path, suffix):
-    if suffix == ".mp4":
-        pytest.importorskip("av")
-    path = tmp_path / f"video{suffix}"
-    path.write_bytes(b"old")
-
-    def pictures():
-        yield Image.new("RGB", SIZE), False
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        write_video(pictures(), path, 15)
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
-    assert path.read_bytes() == b"old"
-
-
-@pytest.mark.parametrize(("levels", "expected"), [("train", (30, 200)), ("test", (0, 0))])
-def test_seen_and_unseen_levels_are_those_of_the_evaluation(agent, fake_games, tmp_path, levels, expected):
-    trained = TrainLevels("bigfish", start_level=30, num_levels=200)
-    watch(agent, trained, tmp_path / "video.gif", WatchConfig(levels=levels, episodes=1))
-    assert (fake_games[0].start_level, fake_games[0].num_levels) == expected
+@pytest.mark.parametrize(("split", "expected"), [("train", (30, 200)), ("test", (0, 0))])
+def test_seen_and_unseen_levels_are_those_of_the_evaluation(agent, fake_games, tmp_path, split, expected):
+    trained = LevelSet("bigfish", start_level=30, num_levels=200)
+    watch(agent, trained, tmp_path / "video.gif", WatchConfig(split=split, episodes=1))
+    assert (fake_games[0].levels.start_level, fake_games[0].levels.num_levels) == expected
 
 
 @pytest.mark.parametrize("setting", ["episodes", "fps"])
@@ -169,30 +197,138 @@ def test_settings_without_sense_are_refused(setting):
         WatchConfig(**{setting: 0})
 
 
+# ---- agents side by side ---------------------------------------------------------------------------------------------
+
+
+def test_all_agents_play_the_same_levels_and_who_has_ended_stays_at_the_last_frame(fake_games, tmp_path):
+    """Fails if an agent goes on to its next episode, or starts the next level, while another still plays."""
+    agents = {"short": fixed(2), "long": fixed(5)}
+    config = WatchConfig(episodes=2, greedy=True, fps=20)
+    progress = Progress("watch", 4, "episodes")
+    played = watch_together(agents, LevelSet("bigfish"), tmp_path / "video.gif", config, progress=progress)
+    levels = draw_levels(LevelSet("bigfish"), config)
+    assert {label: rows.level_seeds.tolist() for label, rows in played.items()} == dict.fromkeys(agents, levels)
+    assert {label: rows.lengths.tolist() for label, rows in played.items()} == {"short": [2, 2], "long": [5, 5]}
+    assert [games.levels for games in fake_games] == [
+        LevelSet("bigfish").single(level) for level in levels for _ in "ab"
+    ]
+    assert all(games.closed for games in fake_games)
+    assert progress.done == 4
+    frames, durations = zip(*gif_frames(tmp_path / "video.gif"), strict=True)
+    assert durations == 2 * (*[50] * 5, 1000)
+    short, long = module._panels_together(2, module._names(PROCGEN))
+    for panel, counts in ((short, [0, 1, 1, 1, 1, 1]), (long, [0, 1, 2, 3, 4, 4])):
+        left, top, *_ = panel.frame
+        shown = [np.asarray(frame)[top + 50 : top + 90, left + 50 : left + 90, 0].mean() for frame in frames]
+        assert np.allclose(shown, [10 * count for count in 2 * counts], atol=5)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_only_two_to_four_agents_stand_side_by_side(fake_games, tmp_path, count):
+    agents = {str(index): fixed(2) for index in range(count)}
+    with pytest.raises(UsageError, match=f"two to four agents side by side, got {count}"):
+        watch_together(agents, LevelSet("bigfish"), tmp_path / "video.gif")
+    assert not fake_games
+
+
+def test_levels_follow_from_the_seed_and_differ():
+    trained = LevelSet("bigfish")
+    drawn = [tuple(draw_levels(trained, WatchConfig(episodes=9, seed=seed))) for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert all(len(set(levels)) == 9 for levels in drawn)
+
+
+def test_unseen_levels_are_never_levels_of_training():
+    """With all but four levels trained on, a draw among all levels would miss those four almost surely."""
+    trained = LevelSet("bigfish", start_level=2, num_levels=INT32_MAX - 4)
+    drawn = draw_levels(trained, WatchConfig(episodes=4))
+    assert sorted(drawn) == [0, 1, INT32_MAX - 2, INT32_MAX - 1]
+
+
+@pytest.mark.parametrize(
+    ("trained", "split", "allowed"),
+    [
+        (LevelSet("bigfish", start_level=30, num_levels=3), "train", range(30, 33)),
+        (LevelSet("bigfish", "hard", num_levels=500), "test", range(500, 1500)),
+        (LevelSet("bigfish", num_levels=0), "test", range(INT32_MAX)),
+        (LevelSet("bigfish", num_levels=INT32_MAX), "test", range(INT32_MAX)),
+        (LevelSet("gymnasium:Any-v0", "none", num_levels=5), "test", range(10**9, 10**9 + 10**6)),
+    ],
+)
+def test_drawn_levels_lie_in_the_split(trained, split, allowed):
+    drawn = draw_levels(trained, WatchConfig(split=split, episodes=20))
+    assert len(drawn) == 20
+    assert all(level in allowed for level in drawn)
+
+
 # ---- the picture -----------------------------------------------------------------------------------------------------
 
 
-def moment(**changes):
+def moment(spec=PROCGEN, **changes):
     rng = np.random.default_rng(0)
-    probabilities = rng.dirichlet(np.ones(15)).astype(np.float32)
-    frame = rng.integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    return Moment(frame, probabilities, 7, (0.5, 1.5), 2_147_483_646, 12, 3.0)._replace(**changes)
+    probabilities = rng.dirichlet(np.ones(spec.num_actions)).astype(np.float32)
+    frame = rng.integers(0, 256, spec.obs_shape, dtype=np.uint8)
+    action = min(7, spec.num_actions - 1)
+    return Moment(frame, probabilities, action, (0.5, 1.5), 2_147_483_646, 12, 3.0)._replace(**changes)
+
+
+def single_panel(spec=PROCGEN):
+    return module._single_panel(module._names(spec))
+
+
+def all_panels(spec):
+    names = module._names(spec)
+    together = (module._panels_together(count, names) for count in (2, 3, 4))
+    return [module._single_panel(names), *itertools.chain.from_iterable(together)]
 
 
 def test_the_frame_is_upscaled_without_blur():
-    picture = np.asarray(draw(moment(), "bigfish", "unseen"))
+    picture = np.asarray(draw(moment(), "bigfish", "unseen", PROCGEN))
     assert np.array_equal(picture[16 : 16 + 512 : 8, 16 : 16 + 512 : 8], moment().frame)
     assert np.array_equal(picture[23 : 16 + 512 : 8, 23 : 16 + 512 : 8], moment().frame)
 
 
-@pytest.mark.parametrize("action", range(15))
-def test_a_certain_action_fills_its_bar_and_no_other(action):
-    certain = np.eye(15, dtype=np.float32)[action]
-    sure = np.asarray(draw(moment(probabilities=certain, action=action), "bigfish", "unseen")).astype(int)
-    for other in range(15):
-        row = module._bar_top(other) + 6
-        groove = (sure[row, module._BAR_LEFT + 2 : module._BAR_RIGHT - 2] == module._GROOVE).all()
-        filled = (sure[row, module._BAR_LEFT + 2 : module._BAR_RIGHT - 2] == module._CHOSEN).all()
+def test_a_grey_frame_that_is_not_square_keeps_its_shape_and_stands_in_the_middle():
+    spec = EnvSpec((20, 10, 1), 2)
+    frame = moment(spec).frame
+    picture = np.asarray(draw(moment(spec), "game", "unseen", spec))
+    left, top = 16 + (512 - 250) // 2, 16 + (512 - 500) // 2
+    shown = picture[top : top + 500, left : left + 250]
+    assert np.array_equal(shown, np.repeat(np.repeat(frame, 25, 0), 25, 1).repeat(3, 2))
+    for beside in (picture[16:528, 16:left], picture[16:528, left + 250 : 528], picture[16:top, 16:528]):
+        assert (beside == module._GROOVE).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "side", "size"),
+    [
+        ((64, 64, 3), 384, (384, 384)),
+        ((210, 160, 3), 512, (320, 420)),
+        ((210, 160, 3), 384, (293, 384)),  # a factor of 1 would leave nearly half of it free
+        ((300, 600, 3), 512, (512, 256)),
+        ((2000, 1, 1), 256, (1, 256)),
+    ],
+)
+def test_a_frame_fills_at_least_two_thirds_of_its_square_and_never_more(shape, side, size):
+    assert as_image(np.zeros(shape, np.uint8), side).size == size
+
+
+@pytest.mark.parametrize(
+    ("channels", "shown"),
+    [(1, [0, 0, 0]), (2, [1, 1, 1]), (3, [0, 1, 2]), (4, [3, 3, 3]), (9, [6, 7, 8]), (16, [15, 15, 15])],
+)
+def test_of_many_channels_the_last_triple_or_the_last_one_is_shown(channels, shown):
+    frame = np.arange(2 * 2 * channels, dtype=np.uint8).reshape(2, 2, channels)
+    assert np.array_equal(np.asarray(as_image(frame, 2)), frame[..., shown])
+
+
+@pytest.mark.parametrize(("spec", "action"), [(PROCGEN, action) for action in range(15)] + [(MINIGRID, 6)])
+def test_a_certain_action_fills_its_bar_and_no_other(spec, action):
+    certain = np.eye(spec.num_actions, dtype=np.float32)[action]
+    sure = np.asarray(draw(moment(spec, probabilities=certain, action=action), "game", "unseen", spec))
+    for other, (left, top, right, _) in enumerate(single_panel(spec).bars.boxes):
+        row = sure[top + 6, left + 2 : right - 2]
+        groove, filled = (row == module._GROOVE).all(), (row == module._CHOSEN).all()
         assert (groove, filled) == ((False, True) if other == action else (True, False))
 
 
@@ -201,26 +337,79 @@ def test_a_certain_action_fills_its_bar_and_no_other(action):
     [{"level": 7}, {"step": 13}, {"total": 4.0}, {"values": (0.5, 1.6)}, {"action": 8}, {"outcome": "solved"}],
 )
 def test_each_thing_that_changes_is_seen(changes):
-    before, after = (np.asarray(draw(m, "bigfish", "unseen")) for m in (moment(), moment(**changes)))
-    assert (before != after).any()
+    before, after = (draw(m, "bigfish", "unseen", PROCGEN) for m in (moment(), moment(**changes)))
+    assert ImageChops.difference(before, after).getbbox()
+    pairs = ({"a": m, "b": m} for m in (moment(), moment(**changes)))
+    before, after = (draw_together(pair, "bigfish", "unseen", PROCGEN) for pair in pairs)
+    assert ImageChops.difference(before, after).getbbox()
 
 
-def test_nothing_is_drawn_over_the_edge_or_the_frame_for_the_largest_numbers():
+@pytest.mark.parametrize("spec", SPECS)
+def test_nothing_is_drawn_over_the_edge_or_the_frame_for_the_largest_numbers(spec):
     """Margins stay paper-white: a text that is too long would run into them or into the game."""
-    large = moment(level=2_147_483_646, step=6000, total=-1234.5678, values=(-100.25,) * 500, outcome="")
-    picture = np.asarray(draw(large, "bossfight, hard", "seen in training"))
+    large = moment(spec, level=2_147_483_646, step=600_000, total=-1234567.8, values=(-100_000.25,) * 500)
+    title = "module_with_a_long_name.and_a_part:function_that_makes_the_environment\nof two lines"
+    picture = np.asarray(draw(large, title, "seen in training", spec))
     margins = (picture[:, :16], picture[:, -15:], picture[:6], picture[-10:], picture[:, 16 + 512 : 16 + 512 + 12])
     assert all((margin == module._PAPER).all() for margin in margins)
+    for count in (2, 3, 4):
+        labels = [f"an agent with a very long name, longer than any panel is wide, of number {n}" for n in range(count)]
+        picture = np.asarray(draw_together(dict.fromkeys(labels, large), title, "seen in training", spec))
+        edges = [panel.frame[2] for panel in module._panels_together(count, module._names(spec))]
+        # Numbers and probabilities end at the edge of a panel, and an anti-aliased pixel may lie beyond.
+        margins = [picture[:, :15], picture[:6], picture[-10:], *(picture[48:, edge + 1 : edge + 15] for edge in edges)]
+        assert all((margin == module._PAPER).all() for margin in margins)
 
 
-def test_labels_do_not_overlap():
-    font = module._font(13)
-    assert len(BUTTONS) == 15
-    assert all(font.getlength(name) < 80 for name in BUTTONS)
-    tops = [module._bar_top(action) for action in range(15)]
-    assert all(below - above > module._BAR_HEIGHT + 4 for above, below in itertools.pairwise(tops))
-    third = (module._RIGHT - module._LEFT) // 3
-    assert all(module._font(24).getlength(text) < third - 4 for text in ("6000", "-1235", "-100.25"))
+@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("spec", SPECS)
+def test_pictures_side_by_side_have_sides_that_encoders_like(spec, count):
+    size = draw_together({str(n): moment(spec) for n in range(count)}, "game", "unseen", spec).size
+    assert [side % 16 for side in size] == [0, 0]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_bars_and_their_labels_do_not_overlap(spec):
+    for panel in all_panels(spec):
+        bars = panel.bars
+        font = module._font(bars.text_size)
+        assert all(font.getlength(label) <= bars.label_width - 8 for label in bars.labels)
+        assert len(set(bars.labels)) == spec.num_actions or spec is ATARI
+        whole = [
+            (left - bars.label_width, top - 3, right + bars.percent_width, bottom)
+            for left, top, right, bottom in bars.boxes
+        ]
+        assert all(right - left > 20 for left, _, right, _ in bars.boxes)
+        for a, b in itertools.combinations(whole, 2):
+            assert a[2] <= b[0] or b[2] <= a[0] or a[3] < b[1] or b[3] < a[1]
+
+
+def test_only_procgens_directions_stand_apart():
+    tops = [box[1] for box in single_panel().bars.boxes]
+    gaps = [below - above for above, below in itertools.pairwise(tops)]
+    assert gaps == [21] * 8 + [32] + [21] * 5
+    tops = [box[1] for box in single_panel(EnvSpec((64, 64, 3), 15)).bars.boxes]
+    assert {below - above for above, below in itertools.pairwise(tops)} == {21}
+
+
+def test_of_too_many_actions_the_first_ones_and_the_chosen_one_are_shown():
+    for panel in all_panels(UNNAMED):
+        bars = panel.bars
+        fitting = len(bars.boxes) - 1  # the last place tells how many there are besides
+        assert bars.hidden == 40 - fitting
+        assert bars.actions(3) == list(range(fitting))
+        assert bars.actions(39) == [*range(fitting - 1), 39]
+    certain = np.eye(40, dtype=np.float32)[39]
+    picture = np.asarray(draw(moment(UNNAMED, probabilities=certain, action=39), "game", "unseen", UNNAMED))
+    left, top, right, _ = single_panel(UNNAMED).bars.boxes[-2]
+    assert (picture[top + 5, left:right] == module._CHOSEN).all()
+
+
+@pytest.mark.parametrize("spec", [PROCGEN, MINIGRID, ATARI, EnvSpec((64, 64, 3), 1)])
+def test_actions_that_fit_are_all_shown(spec):
+    for panel in all_panels(spec):
+        assert panel.bars.hidden == 0
+        assert panel.bars.actions(spec.num_actions - 1) == list(range(spec.num_actions))
 
 
 # ---- a real game -----------------------------------------------------------------------------------------------------
@@ -229,9 +418,9 @@ def test_labels_do_not_overlap():
 @needs_games
 def test_a_network_plays_a_real_game_and_is_left_as_it_was(tmp_path):
     torch.manual_seed(0)
-    model = Network(NetworkConfig()).train()
-    real = Agent(model, Method(), context())
-    trained, config = TrainLevels("dodgeball", num_levels=3), WatchConfig(levels="train", episodes=1)
+    model = Network(NetworkConfig(), PROCGEN).train()
+    real = Agent(model, Method(), context(model), PROCGEN)
+    trained, config = LevelSet("dodgeball", num_levels=3), WatchConfig(split="train", episodes=1)
     rows = watch(real, trained, tmp_path / "a.gif", config)
     again = watch(real, trained, tmp_path / "b.gif", config)
     assert rows.level_seeds[0] < 3
@@ -240,3 +429,30 @@ def test_a_network_plays_a_real_game_and_is_left_as_it_was(tmp_path):
     assert (tmp_path / "a.gif").read_bytes() == (tmp_path / "b.gif").read_bytes()
     with Image.open(tmp_path / "a.gif") as gif:
         assert gif.n_frames == rows.lengths[0] + 1
+
+
+@needs_games
+def test_an_agent_plays_the_same_whoever_plays_beside_it(tmp_path):
+    """Fails if agents share their games or the random numbers for their actions."""
+    trained, config = LevelSet("dodgeball", num_levels=3), WatchConfig(episodes=2)
+    path = tmp_path / "video.gif"
+    both = watch_together({"b": fixed(7), "a": uniform(PROCGEN)}, trained, path, config)
+    lengths = np.maximum(both["a"].lengths, both["b"].lengths)
+    with Image.open(path) as gif:
+        assert gif.n_frames == lengths.sum() + len(lengths)
+    three = watch_together({"b": fixed(4), "c": fixed(7), "a": uniform(PROCGEN)}, trained, path, config)
+    assert [column.tolist() for column in both["a"]] == [column.tolist() for column in three["a"]]
+
+
+def test_a_game_of_gymnasium_is_shown(tmp_path):
+    pytest.importorskip("minigrid")
+    wrappers = ("minigrid.wrappers:RGBImgObsWrapper", "minigrid.wrappers:ImgObsWrapper")
+    trained = LevelSet("gymnasium:MiniGrid-Empty-5x5-v0", "none", num_levels=5, wrappers=wrappers)
+    agents = {"PPO": uniform(trained.spec), "PPO with CLOP": uniform(trained.spec)}
+    config = WatchConfig(episodes=1)
+    rows = watch(agents["PPO"], trained, tmp_path / "one.gif", config)
+    played = watch_together(agents, trained, tmp_path / "two.gif", config)
+    assert rows.level_seeds[0] >= 10**9
+    assert {rows.level_seeds[0] for rows in played.values()} == set(draw_levels(trained, config))
+    with Image.open(tmp_path / "one.gif") as gif:
+        assert (gif.n_frames, gif.size) == (rows.lengths[0] + 1, SIZE)
