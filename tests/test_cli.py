@@ -1,19 +1,27 @@
 """The command line: it teaches, it tells mistakes in one sentence, and its commands leave what they say."""
 
+import dataclasses
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
 from PIL import Image
 
-from clop import demo_agent, doctor
+import clop.rl
+from clop import cli, demo_agents, doctor
 from clop.cli import main
 from clop.errors import UsageError
+from clop.experiments import agents
 from clop.experiments.record import RunRecord
 from clop.experiments.run_folder import RunFolder
+from clop.experiments.summaries import AgentSummary, EvaluationSummary
+from clop.rl.config import TrainConfig
 from clop.rl.methods import METHODS
 
 
@@ -39,6 +47,26 @@ def test_methods_are_listed_with_their_settings_and_a_misspelt_one_is_told(capsy
     assert "--[no-]clop.channel-consistent (default: True) Whether all channels are permuted alike" in told
     assert main(["methods", "clpo"]) == 2
     assert "did you mean 'clop'?" in capsys.readouterr().err
+
+
+def test_every_flag_of_train_says_what_it_does():
+    """Fails for a field of a config without the text that its flag shows; the default alone does not say it."""
+    (commands,) = (action for action in cli._parser(["train"])._actions if action.dest == "command")
+    actions = commands.choices["train"]._actions
+    fields = {field.name for field in dataclasses.fields(TrainConfig)} - {"game", "preset_name", "processes"}
+    groups = {"network", "ppo", "methods"}
+    assert {action.dest for action in actions} >= {f"train.{name}" for name in fields - groups}
+    assert {action.dest.split(".")[0] for action in actions} >= {"network", "ppo", *METHODS}
+    for action in actions:
+        text = re.sub(r"\(default: .*\)$", "", action.help or "").strip()
+        assert len(text) > 5, action.option_strings
+
+
+def test_clop_rl_offers_the_settings_a_run_and_its_agent():
+    assert clop.rl.__all__ == ["TrainConfig", "load_agent", "run"]
+    assert (clop.rl.TrainConfig, clop.rl.run, clop.rl.load_agent) == (TrainConfig, agents.run, agents.load_agent)
+    with pytest.raises(AttributeError, match=r"module 'clop\.rl' has no attribute 'train'"):
+        _ = clop.rl.train
 
 
 def test_an_anchor_of_a_figure_that_is_no_number_is_told(tmp_path, capsys):
@@ -129,7 +157,7 @@ def test_bench_layer_prints_a_record(capsys):
 def test_demo_leaves_table_figure_and_runs_and_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
     """Fails if a second call trains again, or takes runs of other settings for its own."""
     out = tmp_path / "demo"
-    monkeypatch.setattr("clop.demo_agent.run", lambda *_: "an agent")
+    monkeypatch.setattr("clop.demo_agents.run_both", lambda *_: "two agents")
     assert main(["demo", "--out", str(out), "--epochs", "1"]) == 0
     assert "clop(0.6)" in capsys.readouterr().out
     assert "one seed (0)" in (out / "digits.md").read_text()
@@ -150,24 +178,100 @@ def test_demo_leaves_table_figure_and_runs_and_goes_on_where_it_stopped(tmp_path
     assert "other settings" in capsys.readouterr().err
 
 
+@pytest.fixture
+def small_agents(monkeypatch):
+    """Agents of the demo at a hundredth of their size, one iteration for 32 steps."""
+    changes = {"ppo.num_envs": 4, "ppo.num_steps": 8, "ppo.num_minibatches": 2, "eval_episodes": 2, "test_every": 0}
+    make = demo_agents._config
+    monkeypatch.setattr(demo_agents, "_config", lambda *arguments: make(*arguments).changed(**changes))
+    monkeypatch.setattr(demo_agents, "_POLL", 0.05)
+
+
 @pytest.mark.slow
-def test_the_demo_leaves_an_agent_its_curve_and_a_video_and_goes_on_where_it_stopped(tmp_path, capfd):
-    """Fails if a second call trains again, or if one that was killed after training starts over."""
+@pytest.mark.usefixtures("small_agents")
+def test_the_demo_leaves_both_agents_their_table_curves_and_video_and_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    """Fails if a second call trains again, if one that was killed after training starts over, or if runs of other
+    settings are taken for its own."""
     pytest.importorskip("av")
     out = tmp_path / "demo"
-    told = demo_agent.run(out, 2048, 3, 2)
-    assert "on unseen ones (2 episodes each, clop-v1)" in told
-    assert "$ clop train bigfish --method clop --preset quick --steps 2048" in capfd.readouterr().err
-    with Image.open(out / "bigfish.png") as figure:
+    told = demo_agents.run_both(out, 64, 3)
+    assert told == (out / "starpilot.md").read_text()
+    assert told.startswith(
+        "Return on starpilot: 64 steps (the paper: 25 million), 50 training levels, one seed (3), 2 ep"
+    )
+    assert all(f"| {agent} " in told for agent in ("PPO", "PPO with CLOP"))
+    assert told.endswith("one seed ranks no method.\n")
+    for name in ("ppo", "clop"):
+        summary = RunFolder.open(out / f"starpilot-{name}", "agent").summary
+        assert (summary["method"], summary["env_steps"], summary["seed"]) == (name, 64, 3)
+    with Image.open(out / "starpilot.png") as figure:
         assert figure.width > 500
-    assert (out / "bigfish.mp4").stat().st_size > 10_000
-    (out / "bigfish.mp4").unlink()
-    assert demo_agent.run(out, 2048, 3, 2) == told
-    again = capfd.readouterr().err
-    assert "$ clop watch" in again
-    assert "$ clop train" not in again
-    with pytest.raises(UsageError, match="other settings"):
-        demo_agent.run(out, 4096, 3, 2)
+    assert (out / "starpilot.mp4").stat().st_size > 10_000
+    (out / "starpilot.mp4").unlink()
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("there is nothing left to train"))
+    assert demo_agents.run_both(out, 64, 3) == told
+    assert (out / "starpilot.mp4").stat().st_size > 10_000
+    with pytest.raises(UsageError, match=r"starpilot-ppo holds a run with other settings \(total_timesteps\)"):
+        demo_agents.run_both(out, 96, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_agents")
+def test_an_agent_of_the_demo_that_cannot_be_trained_is_told_and_the_other_stops(tmp_path, monkeypatch):
+    make = demo_agents._config
+    monkeypatch.setattr(demo_agents, "_config", lambda *a: dataclasses.replace(make(*a), backend="envpol"))
+    with pytest.raises(UsageError, match=r"training PPO has failed: clop: unknown back end 'envpol'; did you mean"):
+        demo_agents.run_both(tmp_path / "demo", 64, 0)
+
+
+DEMO = """
+import sys
+from pathlib import Path
+from clop import demo_agents
+make = demo_agents._config
+sizes = {"ppo.num_envs": 4, "ppo.num_steps": 8, "ppo.num_minibatches": 2, "eval_episodes": 2, "test_every": 0}
+demo_agents._config = lambda *arguments: make(*arguments).changed(**sizes)
+demo_agents.run_both(Path(sys.argv[1]), 1_000_000, 0)
+"""
+
+
+@pytest.mark.slow
+def test_a_demo_that_is_interrupted_has_saved_both_agents(tmp_path):
+    """Ctrl-C reaches every process of the terminal. Fails if a run takes it and the wish of the demo for two wishes,
+    and stops at once without a checkpoint."""
+    out = tmp_path / "demo"
+    words = [sys.executable, "-c", DEMO, str(out)]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    runs = [RunFolder(out / f"starpilot-{name}") for name in ("ppo", "clop")]
+    while not all(run.metrics() for run in runs):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert "KeyboardInterrupt" in errors
+    for run in runs:
+        assert run.load()["iteration"] == run.metrics()[-1]["iteration"]
+
+
+def summary_of(method, test, steps):
+    side = EvaluationSummary(
+        "clop-v1", "starpilot", "easy", "test", "all levels", "procgen-mirror", 0, 256, test, 0.1, 0.1, 0.0, 100.0
+    )
+    return AgentSummary("starpilot", method, {}, "quick", 0, steps, side, side, 0.0, 1.0, 180.0, None)
+
+
+@pytest.mark.parametrize(
+    ("clop", "sentence"),
+    [
+        (3.0, "PPO with CLOP is ahead by 1.00, which is more than chance over episodes explains"),
+        (1.9, "PPO is ahead by 0.10, which may be chance"),
+    ],
+)
+def test_the_table_of_the_demo_says_who_is_ahead_and_whether_that_may_be_chance(clop, sentence):
+    summaries = {"ppo": summary_of("ppo", 2.0, 1_015_808), "clop": summary_of("clop", clop, 1_015_808)}
+    told = demo_agents.table(summaries)
+    assert f"On unseen levels {sentence}; one seed ranks no method.\n" in told
+    assert told.startswith("Return on starpilot: 1 015 808 steps (the paper: 25 million), 50 training levels, one seed")
 
 
 class _Stop(Exception):  # noqa: N818
