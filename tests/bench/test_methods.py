@@ -3,11 +3,13 @@
 import pytest
 
 from clop.bench import methods
+from clop.bench.iteration import Times
 from clop.bench.methods import PASSES, Passes, Settings, bare_pass, row
-from clop.rl.envs.vector import installed_backends
+from clop.rl.build import build_learner
+from clop.rl.config import TrainConfig
+from clop.rl.envs.backends import installed_backends
 from clop.rl.methods import METHODS
-from clop.rl.ppo import PPOConfig
-from clop.rl.train import build_learner, preset_config
+from clop.rl.settings import PPOConfig
 
 
 def test_the_cost_of_passes_counts_a_backward_pass_as_two_forward_ones():
@@ -37,7 +39,7 @@ def test_layers_all_over_the_network_make_its_passes_longer():
 @pytest.mark.skipif(not installed_backends(), reason="needs games")
 def test_a_bare_pass_goes_through_the_network_and_leaves_no_gradient():
     """Fails for a pass in evaluation mode, which is cheaper with batch norm, or one without its gradient."""
-    config = preset_config("starpilot", "procgen-easy", ppo=PPOConfig(num_steps=1, minibatches=1))
+    config = TrainConfig.preset("procgen-easy", "starpilot", ppo=PPOConfig(num_steps=1, num_minibatches=1))
     learner = build_learner(config)
     learner.model.eval()
     gradients = []
@@ -58,7 +60,7 @@ def test_ppo_has_a_turn_before_and_after_each_method(monkeypatch):
             pass
 
     monkeypatch.setattr(methods, "build_learner", lambda config: Untimed())
-    monkeypatch.setattr(methods, "iteration_times", lambda learner: (0.0, 0.0, float(next(clock))))
+    monkeypatch.setattr(methods, "iteration_times", lambda learner: Times(0.0, 0.0, float(next(clock))))
     monkeypatch.setattr(methods, "bare_pass", lambda learner: next(passes))
     rows = methods.measure(Settings(rounds=2))
     assert [row.method for row in rows] == list(METHODS)

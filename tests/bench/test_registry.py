@@ -11,12 +11,14 @@ import torch
 
 from clop.bench.methods import Passes
 from clop.bench.registry import BENCHES
+from clop.bench.time_to_return import Point
 from clop.cli import main
 from clop.cli.flags import field_texts
 from clop.experiments.record import RunRecord
 
 RESULTS = Path(__file__).parents[2] / "results" / "bench"
-RECORDS = {name: RESULTS / f"{name}.json" for name in BENCHES} | {"train": RESULTS / "train-64x64.json"}
+RECORDS = {name: RESULTS / f"{name}.json" for name in BENCHES} | {"train": RESULTS / "train-encoders.json"}
+COSTS = {"shared": 1.01, "split": 1.02}
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +32,8 @@ def _same_process_after(monkeypatch):
 
 def replayed(name, monkeypatch):
     """A benchmark that measures what its committed record says."""
+    if not RECORDS[name].exists():
+        pytest.skip(f"not measured yet: {RECORDS[name].name}")
     module, record = BENCHES[name].load(), RunRecord.read(RECORDS[name])
     fields = {field.name for field in dataclasses.fields(module.Row)}
     rows = []
@@ -37,12 +41,13 @@ def replayed(name, monkeypatch):
         values = {key: value for key, value in values.items() if key in fields}
         if name == "methods":
             values["passes"] = Passes(**values["passes"])
+        if name == "return":
+            values["tests"] = [Point(**point) for point in values["tests"]]
         rows.append(module.Row(**values))
     monkeypatch.setattr(module, "measure", lambda settings, report: report("measured") or rows)
     if name == "train":
-        monkeypatch.setattr(
-            module, "cost_of", lambda method, game, pairs, topology: record.metrics["cost_of_clop"][topology]
-        )
+        costs = record.metrics["cost_of_clop"]
+        monkeypatch.setattr(module, "cost_of", lambda method, game, pairs, topology, encoder: costs[encoder][topology])
     return record
 
 
@@ -71,10 +76,13 @@ def test_a_table_has_a_line_for_each_row(name, monkeypatch, capsys):
 
 
 def test_the_costs_of_clop_are_under_the_table_of_learners(monkeypatch, capsys):
-    costs = replayed("train", monkeypatch).metrics["cost_of_clop"]
-    assert main(["bench", "train", "--pairs", "3"]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert f"median of 3 pairs: {costs['shared']:.3f} (shared network), {costs['split']:.3f} (split network)" in last
+    module = BENCHES["train"].load()
+    monkeypatch.setattr(module, "measure", lambda settings, report: [])
+    monkeypatch.setattr(module, "cost_of", lambda method, game, pairs, topology, encoder: COSTS[topology])
+    assert main(["bench", "train", "--pairs", "3", "--encoder", "small,impala"]) == 0
+    *_, first, second = capsys.readouterr().out.splitlines()
+    assert "small, one process, median of 3 pairs: 1.010 (shared network), 1.020 (split network)" in first
+    assert "impala, one process, median of 3 pairs:" in second
 
 
 @pytest.mark.parametrize("name", BENCHES)
@@ -90,8 +98,11 @@ def test_every_setting_has_a_help_text_and_a_default(name):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("train", {"game": "starpilot", "rounds": 2, "num_steps": 64, "pairs": 40, "without_sb3": False}),
+        ("train", {"game": "starpilot", "encoder": "impala,small,nature", "rounds": 3, "num_steps": 64, "pairs": 16}),
         ("train fruitbot --num-steps 1e3 --without-sb3", {"game": "fruitbot", "num_steps": 1000, "without_sb3": True}),
+        ("train --encoder small", {"encoder": "small", "without_sb3": False}),
+        ("return", {"game": "starpilot", "reach": 5.0, "minutes": 20.0, "num_levels": 50, "processes": 2}),
+        ("return bigfish --reach 2.5 --minutes 3", {"game": "bigfish", "reach": 2.5, "minutes": 3.0}),
         ("methods fruitbot --rounds 3", {"game": "fruitbot", "rounds": 3}),
         ("vision --batches 2", {"rounds": 20, "batches": 2, "threads": None}),
         ("augment", {"data": None, "images": None, "image_size": 96, "network": "vgg9", "passes": 1, "threads": None}),
@@ -103,8 +114,10 @@ def test_flags_become_settings(words, expected, monkeypatch):
     """Fails for a default said twice, a path left as text, or a game that became a flag."""
     given = []
     name, *flags = words.split()
-    replayed(name, monkeypatch)
-    monkeypatch.setattr(BENCHES[name].load(), "measure", lambda settings, report: given.append(settings) or [])
+    module = BENCHES[name].load()
+    monkeypatch.setattr(module, "measure", lambda settings, report: given.append(settings) or [])
+    if name == "train":
+        monkeypatch.setattr(module, "cost_of", lambda *_: 1.0)
     assert main(["bench", name, *flags, "--json"]) == 0
     assert expected.items() <= dataclasses.asdict(given[0]).items()
 

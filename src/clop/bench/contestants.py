@@ -1,14 +1,20 @@
 """Learners that take turns, ours and another's, and the machine's peak beside them."""
 
+import importlib.util
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clop import machine
-from clop.bench.own_process import OwnProcess, TakeTurns
+from clop.bench.own_process import OwnProcess, TakeTurns, Turn
+from clop.errors import UsageError
+
+if TYPE_CHECKING:
+    from clop.distributed import Workers
+    from clop.rl.config import TrainConfig
 
 _MATMUL = 1024
 
@@ -19,13 +25,24 @@ class Contestant:
 
     name: str
     kind: str = "clop"
-    """``clop``, ``sb3`` (Stable-Baselines3's PPO) or ``matmul`` (the machine's peak)."""
+    """``clop``, ``bare`` (its passes and env steps alone), ``sb3`` (Stable-Baselines3's PPO) or ``matmul`` (the
+    machine's peak)."""
+    encoder: str = "impala"
+    """Of Stable-Baselines3, ``nature`` stands for its own ``CnnPolicy``."""
     processes: int = 1
     threads: int = 1
     method: str = "ppo"
     num_steps: int = 256
     """Steps of a rollout in each of the 64 envs."""
     game: str = "starpilot"
+
+    @property
+    def config(self) -> "TrainConfig":
+        """The run whose rollouts and updates it makes."""
+        from clop.rl.config import TrainConfig
+
+        changes = {"ppo.num_steps": self.num_steps, "network.encoder": self.encoder, "processes": self.processes}
+        return TrainConfig.preset("procgen-easy", self.game, self.method, **changes)
 
 
 @contextmanager
@@ -38,8 +55,17 @@ def started(contestants: list[Contestant]) -> Iterator[Mapping[str, OwnProcess]]
         yield {c.name: stack.enter_context(OwnProcess(c.name, partial(_take_part, c), c.threads)) for c in contestants}
 
 
+def check_sb3(without: bool) -> None:
+    """A :class:`UsageError` if it is to take part and is not there, before the others have run for long."""
+    if not without and importlib.util.find_spec("stable_baselines3") is None:
+        raise UsageError(
+            "this benchmark compares with Stable-Baselines3, which is not installed: pip install stable-baselines3, or "
+            "leave it out with --without-sb3"
+        )
+
+
 def _take_part(contestant: Contestant, take_turns: TakeTurns) -> None:
-    {"clop": _clop, "sb3": _sb3, "matmul": _matmul}[contestant.kind](contestant, take_turns)
+    {"clop": _clop, "bare": _clop, "sb3": _sb3, "matmul": _matmul}[contestant.kind](contestant, take_turns)
 
 
 # ---- clop ----------------------------------------------------------------------------------------------------------
@@ -47,43 +73,49 @@ def _take_part(contestant: Contestant, take_turns: TakeTurns) -> None:
 
 def _clop(contestant: Contestant, take_turns: TakeTurns) -> None:
     """Our learner, in as many processes as the contestant has."""
-    from clop.distributed import run_together
-    from clop.rl.envs.vector import choose_backend, preload
-
-    machine.keep_memory()
-    preload(choose_backend())
-    run_together(contestant.processes, "cpu", partial(_clop_process, contestant, take_turns))
+    start_together(contestant.config, partial(_clop_process, contestant, take_turns))
 
 
 def _clop_process(contestant: Contestant, take_turns: TakeTurns) -> None:
-    from clop.bench.iteration import iteration_times
+    from clop.bench.iteration import bare_times, iteration_times
     from clop.distributed import Workers
-    from clop.rl.methods import METHODS, names
-    from clop.rl.ppo import PPOConfig
-    from clop.rl.train import build_learner, preset_config
+    from clop.rl.build import build_learner
 
     workers = Workers()
-    config = preset_config(
-        contestant.game,
-        "procgen-easy",
-        ppo=PPOConfig(num_steps=contestant.num_steps),
-        methods={name: METHODS[name]() for name in names(contestant.method)},
-    )
-    learner = build_learner(config, workers=workers)
+    learner = build_learner(contestant.config, workers=workers)
 
     def turn() -> dict[str, Any]:
-        workers.broadcast("turn")
-        env, act, learn = iteration_times(learner)
+        times = bare_times(learner) if contestant.kind == "bare" else iteration_times(learner)
         memory = workers.gather(machine.peak_memory_gb())
-        return {"seconds": env + act + learn, "env": env, "act": act, "learn": learn, "memory_gb": memory}
+        return {"seconds": times.total, **times._asdict(), "memory_gb": memory}
+
+    take_turns_together(workers, take_turns, turn)
+
+
+def start_together(config: "TrainConfig", body: Callable[[], None]) -> None:
+    """Run ``body`` in all processes of a run, as ``clop train`` does."""
+    from clop.distributed import run_together
+    from clop.rl.envs.backends import choose_backend
+    from clop.rl.envs.levels import preload
+
+    machine.keep_memory()
+    preload(choose_backend(config.backend, config.game))
+    run_together(config.processes, "cpu", body)
+
+
+def take_turns_together(workers: "Workers", take_turns: TakeTurns, turn: Turn) -> None:
+    """Take each turn in all processes of a run at once; what the first returns is the report on it."""
+
+    def all_turn() -> Any:
+        workers.broadcast("turn")
+        return turn()
 
     if workers.is_first:
-        take_turns(turn)
+        take_turns(all_turn)
         workers.broadcast("end")
         return
     while workers.broadcast(None) == "turn":
-        iteration_times(learner)
-        workers.gather(machine.peak_memory_gb())
+        turn()
 
 
 # ---- others --------------------------------------------------------------------------------------------------------
@@ -107,31 +139,14 @@ def _matmul(_: Contestant, take_turns: TakeTurns) -> None:
 
 
 def _sb3(contestant: Contestant, take_turns: TakeTurns) -> None:
-    """Stable-Baselines3's PPO with our network and games, and nothing else of ours: its defaults elsewhere."""
-    from stable_baselines3 import PPO
-    from stable_baselines3.common.vec_env import VecNormalize
+    """Stable-Baselines3's PPO on our games, with its own network or ours, and nothing else of ours."""
+    from clop.bench.sb3 import SB3Work
 
-    from clop.bench.sb3 import Impala, SB3Games
-
-    games = VecNormalize(SB3Games(contestant.game, 64), norm_obs=False, gamma=0.999)
-    batch = 64 * contestant.num_steps
-    model = PPO(
-        "CnnPolicy",
-        games,
-        n_steps=contestant.num_steps,
-        batch_size=batch // 8,
-        n_epochs=3,
-        learning_rate=5e-4,
-        gamma=0.999,
-        ent_coef=0.01,
-        policy_kwargs={"features_extractor_class": Impala, "net_arch": []},
-        seed=0,
-        device="cpu",
-    )
+    work = SB3Work(contestant.config, contestant.encoder)
 
     def turn() -> dict[str, Any]:
-        start = time.perf_counter()
-        model.learn(batch, reset_num_timesteps=False)
-        return {"seconds": time.perf_counter() - start, "memory_gb": [machine.peak_memory_gb()]}
+        before = work.seconds
+        work.step()
+        return {"seconds": work.seconds - before, "memory_gb": [machine.peak_memory_gb()]}
 
     take_turns(turn)

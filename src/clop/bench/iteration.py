@@ -1,14 +1,31 @@
-"""Where the time of one iteration of a learner goes."""
+"""Where the time of one iteration of a learner goes, and how short it could be."""
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+
+from clop.rl.network import Network
 from clop.rl.ppo import Learner
 
 
-def iteration_times(learner: Learner) -> tuple[float, float, float]:
-    """Seconds in the games, in acting, and in learning, of one iteration."""
+class Times(NamedTuple):
+    """Seconds of one iteration."""
+
+    env: float
+    """In the games."""
+    act: float
+    learn: float
+
+    @property
+    def total(self) -> float:
+        return sum(self)
+
+
+def iteration_times(learner: Learner) -> Times:
+    """Of one iteration as it is."""
     if not isinstance(learner.games, _TimedGames):
         learner.games = _TimedGames(learner.games)  # type: ignore[assignment]
         learner.collect = _Timed(learner.collect)  # type: ignore[method-assign]
@@ -18,7 +35,38 @@ def iteration_times(learner: Learner) -> tuple[float, float, float]:
     start = time.perf_counter()
     learner.iterate()
     total = time.perf_counter() - start
-    return games.seconds, collect.seconds - games.seconds, total - collect.seconds
+    return Times(games.seconds, collect.seconds - games.seconds, total - collect.seconds)
+
+
+def bare_times(learner: Learner) -> Times:
+    """Of the env steps and of the passes through the network that one iteration has, with nothing around them: no
+    losses, no shuffling, no step of the optimiser. Actions are random."""
+    config, games, model, rollout = learner.config, learner.games, learner.model, learner.rollout
+    actions = torch.randint(games.spec.num_actions, (rollout.steps, rollout.envs)).numpy()
+    frames = rollout.obs.numpy()
+    start = time.perf_counter()
+    for t in range(rollout.steps):
+        games.observe(out=frames[t])
+        games.step(actions[t])
+    played = time.perf_counter()
+    model.eval()
+    with torch.no_grad():
+        for t in range(rollout.steps + 1):  # the last for the value of what comes after
+            model(rollout.obs[t % rollout.steps])
+    acted = time.perf_counter()
+    model.train()
+    for _ in range(config.update_epochs):
+        for minibatch in rollout.flat(rollout.obs).split(len(rollout) // config.num_minibatches):
+            for part in minibatch.split(config.micro_batch):
+                forward_and_backward(model, part)
+            model.zero_grad()
+    return Times(played - start, acted - played, time.perf_counter() - acted)
+
+
+def forward_and_backward(network: Network, frames: Tensor) -> None:
+    """One pass through the network and back; the gradient is added to that of its parameters."""
+    output = network(frames)
+    (output.known_logits.sum() + output.known_value.sum()).backward()
 
 
 class _Timed:

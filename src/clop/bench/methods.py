@@ -10,11 +10,13 @@ import torch
 
 from clop import machine
 from clop.bench.benchmark import BenchSettings, Report, Result, silent
-from clop.bench.iteration import iteration_times
+from clop.bench.iteration import forward_and_backward, iteration_times
 from clop.bench.timing import quartiles
+from clop.rl.build import build_learner
+from clop.rl.config import TrainConfig
 from clop.rl.methods import METHODS
-from clop.rl.ppo import Learner, PPOConfig
-from clop.rl.train import build_learner, preset_config
+from clop.rl.ppo import Learner
+from clop.rl.settings import PPOConfig
 
 DESCRIPTION = (
     "Time updates with each method in turns with plain PPO's, beside what the forward and backward passes of its "
@@ -117,17 +119,16 @@ def measure(settings: Settings, report: Report = silent) -> list[Row]:
 
     PPO takes a turn before and after each of them: the speed of a machine drifts within a round.
     """
-    ppo = PPOConfig(num_steps=_NUM_STEPS, minibatches=1, epochs=_EPOCHS)
-    configs = {"ppo": {}, **{name: {name: config()} for name, config in METHODS.items()}}
+    ppo = PPOConfig(num_steps=_NUM_STEPS, num_minibatches=1, update_epochs=_EPOCHS)
     learners = {
-        name: build_learner(preset_config(settings.game, "procgen-easy", ppo=ppo, methods=methods))
-        for name, methods in configs.items()
+        name: build_learner(TrainConfig.preset("procgen-easy", settings.game, name, ppo=ppo))
+        for name in ("ppo", *METHODS)
     }
     for learner in learners.values():
         learner.iterate()  # warm up
 
     def seconds(name: str) -> float:
-        return iteration_times(learners[name])[2]
+        return iteration_times(learners[name]).learn
 
     order = random.Random(0)
     ratios: dict[str, list[float]] = {name: [] for name in METHODS}
@@ -155,8 +156,7 @@ def bare_pass(learner: Learner) -> float:
     """Seconds of one pass of the rollout's frames through the network and back, with nothing around it."""
     network, frames = learner.model.train(), learner.rollout.flat(learner.rollout.obs).to(learner.device)
     start = time.perf_counter()
-    output = network(frames)
-    (output.known_logits.sum() + output.known_value.sum()).backward()
+    forward_and_backward(network, frames)
     seconds = time.perf_counter() - start
     network.zero_grad()
     return seconds

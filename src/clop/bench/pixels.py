@@ -57,7 +57,7 @@ COUNTERPARTS: Mapping[str, Counterpart] = MappingProxyType(
         "cutout": Counterpart("RandomErasing", {"p": 1.0, "scale": (0.012, 0.108)}, "size and place by another law"),
         "flip": Counterpart("RandomHorizontalFlip", {"p": 0.5}),
         "rotate": Counterpart("RandomRotation90", {"times": (0, 3), "p": 1.0}),
-        "color-jitter": Counterpart(
+        "color_jitter": Counterpart(
             "ColorJitter",
             {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.354},
             "each factor by another formula",
@@ -67,7 +67,7 @@ COUNTERPARTS: Mapping[str, Counterpart] = MappingProxyType(
             {"translate_x": (-1 / 16, 1 / 16), "translate_y": (-1 / 16, 1 / 16), "p": 1.0},
             "by parts of a pixel",
         ),
-        "tilt": Counterpart("RandomRotation", {"degrees": 15.0, "p": 1.0}),
+        "rotation": Counterpart("RandomRotation", {"degrees": 15.0, "p": 1.0}),
     }
 )
 """Kornia has no random convolution and no box in a random colour."""

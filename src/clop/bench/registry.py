@@ -22,6 +22,9 @@ BENCHES: dict[str, Entry] = {
     "train": Entry(
         "clop.bench.train", "the learner: steps per second, where the time goes, and against Stable-Baselines3"
     ),
+    "return": Entry(
+        "clop.bench.time_to_return", "training time to a return on unseen levels, against Stable-Baselines3"
+    ),
     "methods": Entry("clop.bench.methods", "what each method costs in an update"),
     "vision": Entry("clop.bench.vision", "the classifier's training loop against a plain one"),
     "augment": Entry("clop.bench.augment", "what augmentations and CLOP cost, as the paper's table"),
