@@ -19,6 +19,7 @@ from clop.vision.train import VisionConfig
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+TEXT = " ".join(README.split())  # without the ends of its lines
 METHODS_PAGE = (ROOT / "docs/methods.md").read_text()
 CONFIGS = sorted((ROOT / "results").rglob("config.json"))
 RECORDS = sorted((ROOT / "results" / "bench").glob("*.json"))
@@ -121,6 +122,17 @@ def assert_table(page, heading, rows):
     missing, others = [line(*row) for row in rows if row not in shown], [line(*row) for row in shown - set(rows)]
     assert not missing, f"add to the table under {heading} in docs/methods.md: {missing}"
     assert not others, f"nothing recorded says what the table under {heading} in docs/methods.md says: {others}"
+
+
+def test_the_readme_has_the_speeds_of_the_encoders():
+    """Fails for a table or a sentence that was left behind when the record was made anew."""
+    cells, record = cells_of(README), RunRecord.read(ROOT / "results/bench/train-encoders.json")
+    for row in record.metrics["rows"]:
+        if row["kind"] != "bare":
+            share = "" if row["share_of_bare"] is None else f"{row['share_of_bare']:.0%}"
+            assert (row["what"], f"{row['steps_per_second']:.0f}", share, f"{row['memory_gb']:.2f}") in cells
+    for ratio in record.metrics["ratios"].values():
+        assert f" {ratio:.2f} times " in TEXT
 
 
 def test_the_page_of_methods_has_the_costs_of_the_record():

@@ -151,6 +151,6 @@ def _joined(
     except (RuntimeError, UsageError):
         if Workers().is_first:
             raise
-        sys.exit(1)  # the first process is gone, or tells why itself
+        sys.exit(1)  # the first process is gone, or says why itself
     finally:
         dist.destroy_process_group()

@@ -29,7 +29,7 @@ def add_group(
         config: The dataclass; the text under a field is the help of its flag.
         aliases: Second names of flags, by ``name.field``.
     """
-    group = parser.add_argument_group(f"{name}: {first_line(config)}")
+    group = parser.add_argument_group(f"{name}: {first_line(config).removesuffix('.')}")
     hints, texts = typing.get_type_hints(config), field_texts(config)
     for field in dataclasses.fields(config):
         flags = [flag_of(name, field.name), *(f"--{alias}" for alias in aliases.get(f"{name}.{field.name}", ()))]
@@ -82,10 +82,10 @@ def refuse_settings(arguments: argparse.Namespace, subjects: Sequence[str], name
         subjects: Arguments that name what is trained.
         names: Of the other flags; those of groups are settings too.
     """
-    told = [getattr(arguments, name) for name in subjects]
-    told += [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
-    told += [f"--{name.removeprefix('train.').replace('_', '-')}" for name in vars(arguments) if _SEPARATOR in name]
-    for text in filter(None, told):
+    found = [getattr(arguments, name) for name in subjects]
+    found += [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
+    found += [f"--{name.removeprefix('train.').replace('_', '-')}" for name in vars(arguments) if _SEPARATOR in name]
+    for text in filter(None, found):
         raise UsageError(f"a run goes on with the settings it began with; leave out {text} with --resume")
 
 

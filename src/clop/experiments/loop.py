@@ -165,7 +165,7 @@ class _Interrupts:
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
-        """Nobody's impatience costs a checkpoint."""
+        """A checkpoint that is being written is written to its end."""
         self._held_back = True
         try:
             yield

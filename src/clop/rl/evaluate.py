@@ -123,7 +123,7 @@ def evaluate(
         trained: The game, and the levels that the agent was trained on.
         config: Protocol, split, number of episodes, seed.
         backend: Program that plays the games; it decides which levels are drawn.
-        progress: Is told of each counted episode; there will be ``config.total``.
+        progress: Counts the episodes; there will be ``config.total``.
     """
     backend = choose_backend(backend, trained.game)
     check_games(config, agent.uses_batch_statistics)

@@ -1,4 +1,4 @@
-"""What the learner and its network are told: PPOConfig and NetworkConfig."""
+"""Settings of the learner and of its network: PPOConfig and NetworkConfig."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -86,7 +86,7 @@ def watch(
     backend: str = "auto",
     progress: Progress | None = None,
 ) -> Episodes:
-    """Write a video of whole episodes, and tell how they went.
+    """Write a video of whole episodes, and return how they went.
 
     Args:
         agent: Who plays, in evaluation mode.
@@ -94,7 +94,7 @@ def watch(
         path: Where to; the suffix decides between mp4, webm and gif.
         config: Which episodes.
         backend: Program that plays the games; it decides which levels are drawn.
-        progress: Is told of each episode.
+        progress: Counts the episodes.
     """
     check_suffix(path)
     _check_agent(agent, trained, "the agent")
@@ -122,7 +122,7 @@ def watch_together(
     backend: str = "auto",
     progress: Progress | None = None,
 ) -> dict[str, Episodes]:
-    """Write a video of agents side by side on the same levels, and tell how each of them did.
+    """Write a video of agents side by side on the same levels, and return how each of them did.
 
     An agent whose episode has ended waits at its last frame until all have ended; then the next level begins.
 
@@ -132,7 +132,7 @@ def watch_together(
         path: Where to; the suffix decides between mp4, webm and gif.
         config: Which levels, and how many: ``episodes``.
         backend: Program that plays the games.
-        progress: Is told of each episode of each agent.
+        progress: Counts the episodes of all agents.
     """
     check_suffix(path)
     if len(agents) not in TOGETHER:
