@@ -135,6 +135,14 @@ def test_the_readme_has_the_speeds_of_the_encoders():
         assert f" {ratio:.2f} times " in TEXT
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "results" / "search").glob("*/summary.json")), ids=named)
+def test_the_page_of_quick_has_the_runs_of_the_search(path):
+    summary, name = json.loads(path.read_text()), path.parent.name
+    ends = [f"{summary[split]['mean']:.2f} ± {summary[split]['standard_error']:.2f}" for split in ("train", "test")]
+    row = (summary["game"], str(summary["env_steps"]), *ends, f"[{name}](../results/search/{name})")
+    assert row in {cells[1:] for cells in cells_of((ROOT / "docs/quick.md").read_text())}
+
+
 def test_the_page_of_methods_has_the_costs_of_the_record():
     """Fails for a table that was left behind, and for numbers of a method that was not timed."""
     rows = cost_rows()

@@ -109,7 +109,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     )
     demo.add_argument("--out", type=Path, default=Path("demo"), help="folder to write (default: %(default)s)")
     demo.add_argument("--epochs", type=positive, default=15, help="epochs on the digits (default: %(default)s)")
-    demo.add_argument("--steps", type=positive, default=200_000, help="env steps of each agent (default: %(default)s)")
+    demo.add_argument("--steps", type=positive, default=250_000, help="env steps of each agent (default: %(default)s)")
     demo.add_argument("--seed", type=integer, default=0, help="seed of all runs (default: %(default)s)")
     demo.set_defaults(run=_demo)
 

@@ -205,6 +205,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 "eval_episodes": 256,
                 "network.encoder": "small",
                 "ppo.num_steps": 64,
+                "ppo.gamma": 0.99,
             },
         ),
     }
