@@ -71,9 +71,8 @@ def table(summaries: Mapping[str, AgentSummary]) -> str:
 
 
 def _config(method: str, steps: int, seed: int) -> TrainConfig:
-    return TrainConfig.preset(
-        "quick", GAME, method, total_timesteps=steps, test_every=max(1, steps // 5), seed=seed, eval_episodes=256
-    )
+    tests = max(1, steps // 5)
+    return TrainConfig.preset("quick", GAME, method, total_timesteps=steps, test_every=tests, seed=seed)
 
 
 def _train_together(configs: Mapping[str, TrainConfig], folders: Mapping[str, Path]) -> None:

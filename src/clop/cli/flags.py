@@ -33,7 +33,10 @@ def add_group(
     hints, texts = typing.get_type_hints(config), field_texts(config)
     for field in dataclasses.fields(config):
         flags = [flag_of(name, field.name), *(f"--{alias}" for alias in aliases.get(f"{name}.{field.name}", ()))]
-        _add_setting(group, flags, f"{name}{_SEPARATOR}{field.name}", field, hints[field.name], texts)
+        default = None if field.default is dataclasses.MISSING else field.default
+        shown = "" if default is None else f" (default: {default})"
+        help_text = _phrase(texts.get(field.name, "")) + shown
+        _add_setting(group, flags, f"{name}{_SEPARATOR}{field.name}", hints[field.name], help_text)
 
 
 def add_settings(
@@ -48,14 +51,13 @@ def add_settings(
     for field in dataclasses.fields(config):
         if field.name not in left_out:
             flags = [f"--{name.replace('_', '-')}" for name in (field.name, *aliases.get(field.name, ()))]
-            plain = dataclasses.field()  # without its default
-            plain.name = field.name
-            _add_setting(parser, flags, f"train{_SEPARATOR}{field.name}", plain, hints[field.name], texts)
+            help_text = _phrase(texts.get(field.name, ""))
+            _add_setting(parser, flags, f"train{_SEPARATOR}{field.name}", hints[field.name], help_text)
 
 
-def _add_setting(parser: Any, flags: Sequence[str], dest: str, field: Any, hint: Any, texts: Mapping[str, str]) -> None:
-    shown = "" if field.default in (None, dataclasses.MISSING) else f" (default: {field.default})"
-    options = {"dest": dest, "default": argparse.SUPPRESS, "help": _phrase(texts.get(field.name, "")) + shown}
+def _add_setting(parser: Any, flags: Sequence[str], dest: str, hint: Any, help_text: str) -> None:
+    """A flag that appears in the result only if it is given."""
+    options = {"dest": dest, "default": argparse.SUPPRESS, "help": help_text}
     parser.add_argument(*flags, **(options | _options(hint)))
 
 

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +18,7 @@ from clop import machine
 from clop.distributed import Workers, check_gpus, run_together
 from clop.errors import UsageError
 from clop.experiments.loop import resumable, run_to_end
-from clop.experiments.run_folder import RunFolder
+from clop.experiments.run_folder import RunFolder, differences
 from clop.experiments.summaries import AgentSummary, EvaluationSummary
 from clop.files import write_atomic, write_json
 from clop.progress import Progress
@@ -174,8 +174,7 @@ def run_processes(
         return None
     with folder.held(), resumable(folder), _threads(config.threads):
         work = run_together(config.processes, device, train)
-        assert folder.lease is not None
-        with folder.lease.beating():
+        with folder.beating():
             return summarise(folder, work)
 
 
@@ -188,8 +187,7 @@ def _train(config: TrainConfig, folder: RunFolder | None, device: str, checkpoin
         if not workers.is_first or folder is None:
             run_to_end(work, None, checkpoint_seconds, workers)
             return work
-        assert folder.lease is not None
-        with folder.lease.beating():  # a thread of its own, which processes must not be forked beside
+        with folder.beating():
             run_to_end(work, folder, checkpoint_seconds, workers)
     return work
 
@@ -210,10 +208,8 @@ def find_run(out: Path, config: TrainConfig) -> RunFolder | None:
     if not (out / "config.json").exists():
         return None
     folder = RunFolder.open(out, KIND)
-    found = folder.read_config(TrainConfig.fromdict)
-    config = replace(config, backend=choose_backend(config.backend, config.game))  # a folder names the one it found
-    other = [field.name for field in fields(config) if getattr(found, field.name) != getattr(config, field.name)]
-    if other:
+    wanted = replace(config, backend=choose_backend(config.backend, config.game))  # a folder names the one it found
+    if other := differences(folder.read_config(TrainConfig.fromdict), wanted):
         raise UsageError(
             f"{out} holds a run with other settings ({', '.join(other)}) and nothing in it will be overwritten; name "
             f"another folder, or go on with that run: {folder.resume_command}"

@@ -8,6 +8,7 @@
 ``lease.json``     who is writing in it, while somebody is
 """
 
+import dataclasses
 import json
 import os
 import pickle
@@ -15,7 +16,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -52,6 +53,12 @@ class RunFolder:
         finally:
             self.lease = None
             lease.give_back()
+
+    def beating(self) -> AbstractContextManager[None]:
+        """Show others that the writer is alive; inside :meth:`held`, and in a thread of its own, beside which no
+        process must be forked."""
+        assert self.lease is not None
+        return self.lease.beating()
 
     @classmethod
     def create(cls, path: Path, kind: str, config: Mapping[str, Any], command: str | None = None) -> "RunFolder":
@@ -185,6 +192,12 @@ class RunFolder:
 
     def _saved(self) -> list[Path]:
         return sorted((self.path / "checkpoints").glob("step-*.pt"), reverse=True)
+
+
+def differences(found: Any, wanted: Any) -> list[str]:
+    """The names of the settings in which two configs of one class differ."""
+    names = [field.name for field in dataclasses.fields(wanted)]
+    return [name for name in names if getattr(found, name) != getattr(wanted, name)]
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from clop import machine
 from clop.errors import UsageError
 from clop.experiments.loop import resumable, run_to_end
-from clop.experiments.run_folder import RunFolder
+from clop.experiments.run_folder import RunFolder, differences
 from clop.experiments.summaries import VisionSummary
 from clop.vision import tasks
 from clop.vision.methods import Clop, Plan
@@ -114,14 +114,12 @@ def run(
     task = task or load_task(config, data)  # before a folder is made, since images may be missing
     folder = folder or RunFolder.create(out, KIND, config.asdict())
     torch.set_num_threads(config.threads)
-    with folder.held(), resumable(folder):
-        assert folder.lease is not None
-        with folder.lease.beating():
-            work = VisionWork(config, task, device)
-            run_to_end(work, folder, checkpoint_seconds)
-            summary = summarise(work)
-            folder.write_summary(summary.asdict())
-            _keep_weights(folder, work)
+    with folder.held(), folder.beating(), resumable(folder):
+        work = VisionWork(config, task, device)
+        run_to_end(work, folder, checkpoint_seconds)
+        summary = summarise(work)
+        folder.write_summary(summary.asdict())
+        _keep_weights(folder, work)
     return summary
 
 
@@ -130,10 +128,7 @@ def find_run(out: Path, config: VisionConfig, data: Path | None = None) -> RunFo
     if not (out / "config.json").exists():
         return None
     folder = RunFolder.open(out, KIND)
-    found = folder.read_config(VisionConfig.fromdict)
-    other = [
-        field.name for field in dataclasses.fields(config) if getattr(found, field.name) != getattr(config, field.name)
-    ]
+    other = differences(folder.read_config(VisionConfig.fromdict), config)
     if data is not None and "data" in other:  # the images lie elsewhere by now; the trainer compares their pixels
         other.remove("data")
     if other:
