@@ -12,6 +12,14 @@ class UsageError(ValueError):
     """
 
 
+class ResumableError(UsageError):
+    """A run ended before its end by no mistake in its settings, and goes on from its last checkpoint."""
+
+
+class StoppedError(ResumableError):
+    """A run was asked to stop, and has."""
+
+
 def unknown_name(what: str, given: object, known: Iterable[str]) -> str:
     """``unknown game 'bigfsh'; did you mean 'bigfish'?``, or the list of what is known if nothing is near."""
     known = list(known)

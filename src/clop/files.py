@@ -1,7 +1,8 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and the user's cache."""
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,19 @@ def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write_atomic(path, lambda draft: draft.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n"))
+
+
+def cache_folder() -> Path:
+    """The user's cache of this package; ``CLOP_CACHE`` names another."""
+    if "CLOP_CACHE" in os.environ:
+        return Path(os.environ["CLOP_CACHE"])
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "clop"
 
 
 def _umask() -> int:

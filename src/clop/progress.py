@@ -38,15 +38,20 @@ class Progress:
             self._shown = now
             self._write(self.line())
 
-    def line(self) -> str:
-        """``digits, clop: 7/15 epochs, 1.2 epochs/s, 0:07 left, loss 0.1``."""
+    def state(self) -> dict[str, float]:
+        """Done, total, units a second."""
         elapsed = time.monotonic() - self._started
         rate = (self.done - self.start) / elapsed if elapsed > 0 else 0.0
+        return {"done": self.done, "total": self.total, "rate": rate}
+
+    def line(self) -> str:
+        """``digits, clop: 7/15 epochs, 1.2 epochs/s, 0:07 left, loss 0.1``."""
+        elapsed, rate = time.monotonic() - self._started, self.state()["rate"]
         parts = [f"{self.done:,}/{self.total:,} {self.unit}".replace(",", " ")]
         if rate > 0:
             parts.append(f"{rate:.3g} {self.unit}/s")
             parts.append(
-                f"{_clock(elapsed)}" if self.done >= self.total else f"{_clock((self.total - self.done) / rate)} left"
+                f"{clock(elapsed)}" if self.done >= self.total else f"{clock((self.total - self.done) / rate)} left"
             )
         parts += [f"{name} {value}" for name, value in self.values.items()]
         return f"{self.title}: {', '.join(parts)}"
@@ -63,7 +68,8 @@ class Progress:
         self.stream.flush()
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """``1:02:03``, or ``2:03`` below an hour."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

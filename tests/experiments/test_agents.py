@@ -434,7 +434,7 @@ def test_a_folder_that_holds_something_is_refused(tmp_path, capsys):
         (["bigfish", "--method", "daac+clop", "--clop.critic", "same"], "the value has a network of its own here"),
         (["bigfish", "--method", "clop+idaac", "--clop.critic", "same"], "the value has a network of its own here"),
         ([], "which game? for example"),
-        (["--resume", "x", "--total-timesteps", "5"], "leave out --total-timesteps with --resume"),
+        (["--resume", "x", "--num-levels", "5"], "leave out --num-levels with --resume"),
         (["--resume", "x", "--wrapper", "a:b"], "leave out --wrappers with --resume"),
         (["bigfish", "--resume", "x"], "leave out bigfish with --resume"),
         (["--resume", "x", "--ppo.epochs", "5"], "leave out --ppo.update-epochs with --resume"),

@@ -104,7 +104,7 @@ def fixed_agent(logits=ALWAYS_7):
 
 
 def context(model=None, generator=None):
-    return Context(0, 0, 1, torch.device("cpu"), generator or torch.Generator().manual_seed(5), "train", model)
+    return Context(0, 0, torch.device("cpu"), generator or torch.Generator().manual_seed(5), "train", model)
 
 
 def network_agent(*configs, sharpness=100.0):

@@ -120,7 +120,7 @@ def agent():
 
 
 def context(model):
-    return Context(0, 0, 1, torch.device("cpu"), torch.Generator(), "eval", model)
+    return Context(0, 0, torch.device("cpu"), torch.Generator(), "eval", model)
 
 
 def gif_frames(path):

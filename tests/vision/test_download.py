@@ -10,7 +10,8 @@ from functools import partial
 import pytest
 
 from clop.errors import UsageError
-from clop.vision.download import Source, cache_folder, find_file, find_folder
+from clop.files import cache_folder
+from clop.vision.download import Source, find_file, find_folder
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):

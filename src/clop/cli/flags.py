@@ -76,17 +76,21 @@ def refuse_inactive(arguments: argparse.Namespace, known: Mapping[str, Any], act
             raise UsageError(f"{flag} is a setting of {name}, which is not active here; {how.format(name=name)}")
 
 
-def refuse_settings(arguments: argparse.Namespace, subjects: Sequence[str], names: Sequence[str]) -> None:
+def refuse_settings(
+    arguments: argparse.Namespace, subjects: Sequence[str], names: Sequence[str], allowed: Sequence[str] = ()
+) -> None:
     """A :class:`UsageError` for settings beside ``--resume``: a run goes on with those it began with.
 
     Args:
         arguments: What was given.
         subjects: Arguments that name what is trained.
         names: Of the other flags; those of groups are settings too.
+        allowed: Of those in groups, the ones a run may go on with nevertheless, by group and field.
     """
     found = [getattr(arguments, name) for name in subjects]
     found += [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
-    found += [f"--{name.removeprefix('train.').replace('_', '-')}" for name in vars(arguments) if _SEPARATOR in name]
+    settings = [name for name in vars(arguments) if _SEPARATOR in name and name not in allowed]
+    found += [f"--{name.removeprefix('train.').replace('_', '-')}" for name in settings]
     for text in filter(None, found):
         raise UsageError(f"a run goes on with the settings it began with; leave out {text} with --resume")
 

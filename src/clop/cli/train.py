@@ -97,18 +97,19 @@ def add_train(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from clop.experiments.agents import read_config, run_processes
+    from clop.experiments.agents import is_complete, read_config, run_processes
 
     device = find_device(arguments.device)
     if arguments.resume is not None:
-        refuse_settings(arguments, ("game", "env_name"), ("method", "preset", "out", "processes"))
-        out, config = arguments.resume, read_config(arguments.resume)
+        names = ("method", "preset", "out", "processes")
+        refuse_settings(arguments, ("game", "env_name"), names, allowed=("train.total_timesteps",))
+        out, config = arguments.resume, read_config(arguments.resume).changed(**given(arguments, "train"))
     else:
         config = _config(arguments, device)
         _refuse_overridden(arguments, config)
         name = re.sub(r"[^\w.+-]+", "-", f"{config.game}-{config.method}-{config.seed}")
         out = arguments.out or Path("runs") / name
-    complete = (out / "summary.json").exists()
+    complete = is_complete(out, config)
     summary = run_processes(config, out, device, 60 * arguments.checkpoint_minutes)
     if summary is not None:
         print(f"{'the run is complete: ' if complete else ''}{outcome(summary)}; the run is in {out}")

@@ -19,12 +19,12 @@ from clop.distributed import Workers, check_gpus, run_together
 from clop.errors import UsageError
 from clop.experiments.loop import resumable, run_to_end
 from clop.experiments.run_folder import RunFolder, differences
-from clop.experiments.summaries import AgentSummary, EvaluationSummary
+from clop.experiments.summaries import AgentSummary, EvaluationSummary, Stage
 from clop.files import write_atomic, write_json
 from clop.progress import Progress
 from clop.rl import methods
 from clop.rl.agent import Agent
-from clop.rl.build import build_learner, check_run, split_levels
+from clop.rl.build import build_learner, check_run, depends_on_total, split_levels
 from clop.rl.config import TrainConfig
 from clop.rl.envs.backends import choose_backend
 from clop.rl.envs.levels import look_alike, preload
@@ -159,7 +159,7 @@ def run_processes(
     config = replace(config, backend=choose_backend(config.backend, config.game))
     first = os.environ.get("RANK", "0") == "0"
     folder = find_run(out, config) if first else None
-    if folder is not None and (summary := read_summary(folder)) is not None:
+    if folder is not None and (summary := read_summary(folder, config)) is not None:
         return summary
     check_run(config)
     check_gpus(config.processes, device)
@@ -173,6 +173,7 @@ def run_processes(
         run_together(config.processes, device, train)
         return None
     with folder.held(), resumable(folder), _threads(config.threads):
+        _grow(folder, config)
         work = run_together(config.processes, device, train)
         with folder.beating():
             return summarise(folder, work)
@@ -204,12 +205,19 @@ def _threads(count: int) -> Iterator[None]:
 
 
 def find_run(out: Path, config: TrainConfig) -> RunFolder | None:
-    """The run that is there already, None if there is none; a :class:`UsageError` if it has other settings."""
+    """The run that is there already, None if there is none; a :class:`UsageError` if it has other settings.
+
+    Its total may be another: a run grows, and one that is longer by now has kept what it reached on its way.
+    """
     if not (out / "config.json").exists():
         return None
     folder = RunFolder.open(out, KIND)
     wanted = replace(config, backend=choose_backend(config.backend, config.game))  # a folder names the one it found
-    if other := differences(folder.read_config(TrainConfig.fromdict), wanted):
+    found = folder.read_config(TrainConfig.fromdict)
+    other = differences(found, wanted)
+    if other == ["total_timesteps"]:
+        _check_total(folder, found, wanted)
+    elif other:
         raise UsageError(
             f"{out} holds a run with other settings ({', '.join(other)}) and nothing in it will be overwritten; name "
             f"another folder, or go on with that run: {folder.resume_command}"
@@ -217,15 +225,48 @@ def find_run(out: Path, config: TrainConfig) -> RunFolder | None:
     return folder
 
 
+def _check_total(folder: RunFolder, found: TrainConfig, wanted: TrainConfig) -> None:
+    """A :class:`UsageError` for a run that cannot have another total."""
+    if (setting := depends_on_total(found)) is not None:
+        value = getattr(found.ppo, setting.partition(".")[2])
+        raise UsageError(
+            f"{folder.path} holds a run of {found.total_timesteps} steps and cannot have another total: {setting} is "
+            f"{value}, which depends on the total from the first step on; name another folder"
+        )
+    if wanted.iterations < found.iterations and read_summary(folder, wanted) is None:
+        raise UsageError(
+            f"{folder.path} holds the same run with {found.total_timesteps} steps, and no evaluation after "
+            f"{wanted.total_timesteps}; name another folder"
+        )
+    if wanted.iterations > found.iterations and folder.summary is not None and not folder.has_checkpoint:
+        raise UsageError(f"{folder.path} is a record without checkpoints and cannot grow; name another folder")
+
+
+def _grow(folder: RunFolder, config: TrainConfig) -> None:
+    """Give the run its larger total, if that is what is asked for."""
+    found = folder.read_config(TrainConfig.fromdict)
+    if found.total_timesteps < config.total_timesteps:
+        folder.grow(config.asdict(), found.env_steps)
+
+
 def read_config(path: Path) -> TrainConfig:
     """The settings of an earlier run."""
     return RunFolder.open(path, KIND).read_config(TrainConfig.fromdict)
 
 
-def read_summary(folder: RunFolder) -> AgentSummary | None:
-    """What came of a run, None before its end."""
-    values = folder.summary
-    return None if values is None else AgentSummary.fromdict(values, folder.path / "summary.json")
+def read_summary(folder: RunFolder, config: TrainConfig | None = None) -> AgentSummary | None:
+    """What came of a run, None before its end; ``config`` asks for its end at another total."""
+    last = [] if folder.summary is None else [(folder.summary, folder.path / "summary.json")]
+    for values, path in [*last, *folder.earlier_summaries()]:
+        summary = AgentSummary.fromdict(values, path)
+        if config is None or summary.env_steps == config.env_steps:
+            return summary
+    return None
+
+
+def is_complete(out: Path, config: TrainConfig) -> bool:
+    """Whether a run has come to the end that these settings ask for."""
+    return (out / "config.json").exists() and read_summary(RunFolder.open(out, KIND), config) is not None
 
 
 def load_agent(path: Path | str, device: torch.device | str = "cpu") -> Agent:
@@ -241,7 +282,7 @@ def load_agent(path: Path | str, device: torch.device | str = "cpu") -> Agent:
     model = build_network(settings, method, config.seed, generator).to(device)
     model.load_state_dict(state["model"])
     method.load(state["processes"][0]["method"])
-    where = (state["iteration"], state["env_steps"], config.total_timesteps, torch.device(device))
+    where = (state["iteration"], state["env_steps"], torch.device(device))
     return Agent(model, method, Context(*where, generator, settings.rollout_mode, model), settings.spec)
 
 
@@ -282,9 +323,15 @@ def summarise(folder: RunFolder, work: AgentWork) -> AgentSummary:
         steps_per_second=round(work.done / work.seconds, 1),
         seconds=round(work.seconds, 1),
         peak_memory_gb=work.memory_gb or None,
+        earlier=_earlier(folder, work.done),
     )
     folder.write_summary(summary.asdict())
     return summary
+
+
+def _earlier(folder: RunFolder, env_steps: int) -> tuple[Stage, ...]:
+    found = [AgentSummary.fromdict(values, path) for values, path in folder.earlier_summaries()]
+    return tuple(summary.stages[-1] for summary in found if summary.env_steps < env_steps)
 
 
 _EVENT_NAMES = {  # those that users of CleanRL know

@@ -12,9 +12,11 @@ from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from clop.distributed import Workers
-from clop.errors import DivergedError, UsageError
+from clop.errors import DivergedError, ResumableError, StoppedError, UsageError
 from clop.experiments.run_folder import RunFolder
 from clop.progress import Progress
+
+_SHOWN_EVERY = 2.0  # seconds between notes of progress in the folder
 
 
 class Trainable(Protocol):
@@ -99,7 +101,7 @@ def _run(
     interrupts: "_Interrupts",
     events: Any,
 ) -> None:
-    saved, clock = work.done, time.monotonic()
+    saved, clock, shown = work.done, time.monotonic(), 0.0
     try:
         with Progress(work.title, work.total, work.unit, start=saved) as progress:
             while not work.finished:
@@ -107,6 +109,9 @@ def _run(
                 row = work.step()
                 folder.log(row)
                 progress.step(work.done - before, **work.progress(), run=str(folder.path))
+                if time.monotonic() - shown > _SHOWN_EVERY:
+                    folder.show_progress({"unit": work.unit, **progress.state(), **work.progress()})
+                    shown = time.monotonic()
                 for name, value in work.events(row).items():
                     events.add_scalar(name, value, work.done)
                 stops = interrupts.came
@@ -118,22 +123,22 @@ def _run(
                         folder.save(state, work.done)
                         saved, clock = work.done, time.monotonic()
                 if stops and not work.finished:
-                    raise UsageError(f"stopped after {saved} {work.unit}; go on with: {folder.resume_command}")
+                    raise StoppedError(f"stopped after {saved} {work.unit}; go on with: {folder.resume_command}")
     except (Stopped, KeyboardInterrupt):
-        raise UsageError(
+        raise StoppedError(
             f"stopped at once; the last checkpoint is after {saved} {work.unit}, go on with: {folder.resume_command}"
         ) from None
     except DivergedError as error:
         raise UsageError(f"{error}; {folder.path} holds the state after {saved} {work.unit}") from None
     except OSError as error:
-        raise UsageError(
+        raise ResumableError(
             f"cannot write in {folder.path}: {error.strerror or error}; make room and go on with: "
             f"{folder.resume_command}"
         ) from error
     except RuntimeError as error:
         if workers.size > 1:
             first = str(error).partition("\n")[0]
-            raise UsageError(
+            raise ResumableError(
                 f"another process of the run seems to have died ({first}); go on with: {folder.resume_command}"
             ) from error
         raise
@@ -145,7 +150,7 @@ def resumable(folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise UsageError(f"stopped; go on with: {folder.resume_command}") from None
+        raise StoppedError(f"stopped; go on with: {folder.resume_command}") from None
 
 
 class _Interrupts:

@@ -4,7 +4,8 @@
 ``metrics.jsonl``  one line per iteration
 ``checkpoints/``   the last two states and ``last.pt``; its entry ``model`` is the network's state dict
 ``tensorboard/``   the same metrics as events
-``summary.json``   the outcome; written last
+``summary.json``   the outcome; written last, and named by its steps when the run grows beyond it
+``progress.json``  where it stands, for people who look on; not part of the outcome
 ``lease.json``     who is writing in it, while somebody is
 """
 
@@ -21,10 +22,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-
 from clop import machine
-from clop.errors import UsageError
+from clop.errors import ResumableError, UsageError
 from clop.experiments.lease import Lease
 from clop.experiments.record import command_line, commit
 from clop.experiments.summaries import FORMAT_VERSION, check_version
@@ -82,10 +81,7 @@ class RunFolder:
                 "version": FORMAT_VERSION,
                 "kind": kind,
                 "config": dict(config),
-                "command": command or command_line(),
-                "commit": commit(),
-                "started": datetime.now(UTC).isoformat(timespec="seconds"),
-                "machine": machine.describe(),
+                **_origin(command),
             },
         )
         return cls(path)
@@ -129,10 +125,43 @@ class RunFolder:
             self.lease.check()
         write_json(self.path / "summary.json", dict(summary))
 
+    def earlier_summaries(self) -> list[tuple[dict[str, Any], Path]]:
+        """The outcomes at earlier ends of a run that has grown, the first one first."""
+        return [(_read_json(path, ""), path) for path in sorted(self.path.glob("summary-*.json"))]
+
+    def grow(self, config: Mapping[str, Any], steps: int) -> None:
+        """Let the run have these settings, a larger total among them; its outcome after ``steps`` stays in the folder.
+
+        Killed at any moment, it can be called again.
+        """
+        if self.lease is not None:
+            self.lease.check()
+        about = self.about()
+        if self.summary is not None:
+            (self.path / "summary.json").replace(self.path / f"summary-{steps:012}.json")
+        grown = {"from": about["config"], **_origin(None)}
+        write_json(
+            self.path / "config.json", about | {"config": dict(config), "grown": [*about.get("grown", []), grown]}
+        )
+
     @property
     def resume_command(self) -> str:
         """What to type to go on with the run."""
         return f"{_COMMANDS[self.about()['kind']]} --resume {self.path}"
+
+    def show_progress(self, values: Mapping[str, Any]) -> None:
+        """Tell people who look on where the run stands; nothing is lost if this is."""
+        draft = self.path / ".progress.json"
+        draft.write_text(json.dumps(dict(values)) + "\n")
+        draft.replace(self.path / "progress.json")
+
+    def progress(self) -> dict[str, Any]:
+        """What :meth:`show_progress` wrote last; empty before."""
+        try:
+            values = json.loads((self.path / "progress.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return values if isinstance(values, dict) else {}
 
     # ---- metrics -----------------------------------------------------------------------------------------------
 
@@ -159,12 +188,14 @@ class RunFolder:
         """Write a state whole or not at all, and drop all but the last two."""
         if self.lease is not None:
             self.lease.check()
+        import torch
+
         folder = self.path / "checkpoints"
         path = folder / f"step-{step:012}.pt"
         try:
             write_atomic(path, lambda draft: torch.save(dict(state), draft))
         except (OSError, RuntimeError) as error:
-            raise UsageError(
+            raise ResumableError(
                 f"cannot write the checkpoint {path}: {error}; go on from the one before with: {self.resume_command}"
             ) from error
         link = folder / ".last.pt"
@@ -190,8 +221,27 @@ class RunFolder:
             raise UsageError(f"no checkpoint in {self.path / 'checkpoints'} can be read")
         return None
 
+    @property
+    def has_checkpoint(self) -> bool:
+        return bool(self._saved())
+
+    @property
+    def last_step(self) -> int:
+        """The units done at the newest checkpoint, 0 before the first."""
+        return int(self._saved()[0].stem.removeprefix("step-")) if self.has_checkpoint else 0
+
     def _saved(self) -> list[Path]:
         return sorted((self.path / "checkpoints").glob("step-*.pt"), reverse=True)
+
+
+def _origin(command: str | None) -> dict[str, Any]:
+    """Where a run comes from: command, code, moment and machine."""
+    return {
+        "command": command or command_line(),
+        "commit": commit(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine.describe(),
+    }
 
 
 def differences(found: Any, wanted: Any) -> list[str]:
@@ -202,6 +252,8 @@ def differences(found: Any, wanted: Any) -> list[str]:
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """A state as it was saved; a :class:`UsageError` if the file is damaged, cut off or something else."""
+    import torch  # here, since those who only look at a run need not wait for it
+
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()  # torch's reader does not compare checksums

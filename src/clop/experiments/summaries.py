@@ -67,6 +67,22 @@ class EvaluationSummary:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """What an agent had reached at an earlier end of a run that has grown since."""
+
+    env_steps: int
+    train: EvaluationSummary
+    test: EvaluationSummary
+    seconds: float
+    """Of training until then."""
+
+    @property
+    def gap(self) -> float:
+        """Mean return on training levels minus that on unseen ones."""
+        return self.train.mean - self.test.mean
+
+
+@dataclass(frozen=True)
 class AgentSummary(_Summary):
     """What came of training an agent."""
 
@@ -88,19 +104,34 @@ class AgentSummary(_Summary):
     peak_memory_gb: float | None
     """Of all processes together; some systems do not say."""
     ended: str = "complete"
+    earlier: tuple[Stage, ...] = ()
+    """Earlier ends of a run that has grown, the first one first."""
 
     @classmethod
     def fromdict(cls, values: Mapping[str, Any], path: Path) -> Self:
         summary = super().fromdict(values, path)
         try:
-            train, test = (EvaluationSummary(**values[split]) for split in ("train", "test"))
-        except TypeError as error:
+            train, test = _evaluations(values)
+            earlier = tuple(
+                Stage(**{**stage, **dict(zip(("train", "test"), _evaluations(stage), strict=True))})
+                for stage in values.get("earlier", ())
+            )
+        except (TypeError, KeyError) as error:
             raise UsageError(f"{path} is damaged, or of another version of clop: {error}") from None
-        return dataclasses.replace(summary, train=train, test=test)
+        return dataclasses.replace(summary, train=train, test=test, earlier=earlier)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """All ends of the run, this one last."""
+        return (*self.earlier, Stage(self.env_steps, self.train, self.test, self.seconds))
 
     @property
     def method_text(self) -> str:
         return method_text(self.method, self.notes)
+
+
+def _evaluations(values: Mapping[str, Any]) -> list[EvaluationSummary]:
+    return [EvaluationSummary(**values[split]) for split in ("train", "test")]
 
 
 def method_text(method: str, notes: Mapping[str, object]) -> str:

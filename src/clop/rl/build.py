@@ -31,6 +31,11 @@ def edited_settings(config: TrainConfig) -> Settings:
     return methods.compose(dict(config.methods)).configure(config.settings)
 
 
+def depends_on_total(config: TrainConfig) -> str | None:
+    """The setting that makes a run depend on its total from the first step on; None if a longer run begins alike."""
+    return "ppo.schedule" if edited_settings(config).ppo.schedule != "constant" else None
+
+
 def split_levels(config: TrainConfig, split: str) -> LevelSet:
     """What the agent of a run has seen, to play its ``train`` or ``test`` levels.
 

@@ -107,6 +107,11 @@ class TrainConfig:
         return -(-self.total_timesteps // self.ppo.batch_size)
 
     @property
+    def env_steps(self) -> int:
+        """Env steps that are really made: whole iterations."""
+        return self.iterations * self.ppo.batch_size
+
+    @property
     def settings(self) -> Settings:
         """What is to be built, before its methods have edited it."""
         return Settings(self.levels, self.ppo, self.network, self.rollout_mode, self.backend)

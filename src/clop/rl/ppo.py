@@ -79,7 +79,7 @@ class Learner:
         return metrics, episodes
 
     def context(self) -> Context:
-        where = (self.iteration, self.env_steps, self.total_timesteps, self.device)
+        where = (self.iteration, self.env_steps, self.device)
         return Context(*where, self.method_rng, self.settings.rollout_mode, self.model, self.workers)
 
     def collect(self) -> list[Episodes]:

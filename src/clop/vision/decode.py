@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clop.errors import UsageError
-from clop.files import write_atomic
+from clop.files import cache_folder, write_atomic
 from clop.progress import Progress
-from clop.vision.download import cache_folder
 
 _DAMAGED = (EOFError, OSError, zlib.error)  # what gzip and bz2 raise
 _SUFFIXES = (".jpeg", ".jpg", ".png", ".bmp", ".webp")

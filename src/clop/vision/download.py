@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clop.errors import UsageError
+from clop.files import cache_folder
 from clop.progress import Progress
 
 
@@ -20,19 +20,6 @@ class Source:
     name: str
     url: str
     hash: str
-
-
-def cache_folder() -> Path:
-    """The user's cache of this package; ``CLOP_CACHE`` names another."""
-    if "CLOP_CACHE" in os.environ:
-        return Path(os.environ["CLOP_CACHE"])
-    if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "clop"
 
 
 def data_folders(data: Path | None) -> list[Path]:

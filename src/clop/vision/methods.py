@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from clop import augment
-from clop.composition import split_names
+from clop.composition import parse_methods, split_names
 from clop.errors import UsageError
 from clop.layer_settings import LayerSettings
 from clop.sample_dropout import SampleDropout
@@ -248,6 +248,11 @@ METHODS: dict[str, type[Method]] = {
     "random_conv": RandomConv,
     "rotation": Rotation,
 }
+
+
+def parse(text: str) -> dict[str, Method]:
+    """``dropout+clop(alpha=0.3)`` as settings by name; ``plain`` stands for no method."""
+    return parse_methods(text, METHODS, "plain")
 
 
 def names(text: str) -> list[str]:

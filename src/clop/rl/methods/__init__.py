@@ -1,10 +1,8 @@
 """The methods by name. A new one is a file beside this and a line here."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
-from clop.composition import split_names
-from clop.errors import UsageError
-from clop.fields import checked, parse_call, split_outside_brackets
+from clop.composition import parse_methods
 from clop.rl.methods.base import Compose, Method
 from clop.rl.methods.batch_norm import BatchNorm
 from clop.rl.methods.clop import Clop
@@ -48,12 +46,7 @@ METHODS: dict[str, type[MethodConfig]] = {
 
 def parse(text: str) -> dict[str, MethodConfig]:
     """``dropout+clop(alpha=0.3)`` as settings by name; ``ppo`` stands for no method."""
-    calls = [parse_call(part) for part in split_outside_brackets(text, "+")]
-    names = split_names("+".join(name for name, _ in calls), METHODS, "ppo")
-    settings: dict[str, dict[str, Any]] = dict(calls)
-    if settings.get("ppo"):
-        raise UsageError("ppo stands for no method and takes no settings; those of PPO have names such as ppo.num_envs")
-    return {name: METHODS[name](**checked(METHODS[name], settings[name], name)) for name in names}
+    return parse_methods(text, METHODS, "ppo")
 
 
 def compose(configs: dict[str, MethodConfig]) -> Method:

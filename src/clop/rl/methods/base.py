@@ -89,7 +89,6 @@ class Context:
 
     iteration: int
     env_steps: int
-    total_timesteps: int
     device: torch.device
     generator: torch.Generator
     rollout_mode: Mode
