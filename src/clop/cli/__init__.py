@@ -13,6 +13,7 @@ from clop.cli.agents import add_evaluate, add_plot, add_watch
 from clop.cli.bench import add_bench
 from clop.cli.flags import integer, positive
 from clop.cli.methods import add_methods
+from clop.cli.sweep import add_sweep
 from clop.cli.train import add_train
 from clop.cli.vision import add_vision
 from clop.errors import UsageError, unknown_name
@@ -121,6 +122,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         add_vision(commands, words)
     else:
         commands.add_parser("vision", help="train a classifier as in the paper's tables")
+    add_sweep(commands)
     add_evaluate(commands)
     add_watch(commands)
     add_plot(commands)

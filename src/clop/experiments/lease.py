@@ -88,6 +88,20 @@ class Lease:
             self.path.unlink()
 
 
+def holder(folder: Path) -> str | None:
+    """Who writes in a folder now, in words; None if nobody does. By this machine's clock, so for people to read."""
+    path = folder / NAME
+    found = _read(path)
+    if found is None:
+        return None
+    if found.get("host") == socket.gethostname():
+        return _who(found) if _runs(int(found.get("pid", -1))) else None
+    try:
+        return _who(found) if time.time() - path.stat().st_mtime <= EXPIRES else None
+    except FileNotFoundError:
+        return None
+
+
 def _refuse_or_remove(path: Path, draft: Path) -> None:
     """Move a dead lease away; a :class:`HeldError` for one that is alive."""
     found = _read(path)
