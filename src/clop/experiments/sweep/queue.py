@@ -47,9 +47,8 @@ class Queue:
                     self.waiting.remove(job)
                     self.done.append(job)
                     continue
-                busy.add(job.id)  # a larger total of the same run comes after the smaller one
                 if any(other.id == job.id and other.total < job.total for other in self.waiting):
-                    continue
+                    continue  # the smaller total of the same run comes first
                 self.waiting.remove(job)
                 self.active.append(job)
                 return job
