@@ -29,6 +29,15 @@ def checked(config: type[Any], values: Mapping[str, Any], group: str = "") -> di
     return result
 
 
+def whole(config: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for the fields of a dataclass as a file has them, with none missing: when the file was written, the
+    default of a field that it lacks may have been another, or what it says now may have gone without saying."""
+    missing = [field.name for field in dataclasses.fields(config) if field.name not in values]
+    if missing:
+        raise TypeError(f"{config.__name__} lacks {', '.join(missing)}")
+    return dict(values)
+
+
 def _checked(name: str, value: Any, hint: Any) -> Any:
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)  # the latter for Literal[…] | None
     options = typing.get_args(hint) if is_union else (hint,)

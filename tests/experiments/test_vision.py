@@ -334,6 +334,29 @@ def test_runs_that_learn_otherwise_are_not_averaged(tmp_path, capsys):
     assert [scale.split("epochs")[1] for scale in scales] == [", batches of 32", ", batches of 32, learning rate 0.01"]
 
 
+def test_initial_weights_that_are_not_the_papers_are_recorded_and_shown(tmp_path, capsys):
+    """Fails if such runs are averaged with the paper's, or if the record does not say which they are."""
+    assert main(vision(tmp_path / "runs" / "a")) == 0
+    assert main(vision(tmp_path / "runs" / "b", "--dense-init", "torchvision")) == 0
+    configs = [RunFolder.open(tmp_path / "runs" / name, "vision").config for name in ("a", "b")]
+    assert [config["dense_init"] for config in configs] == ["pytorch", "torchvision"]
+    capsys.readouterr()
+    assert main(["vision", "table", "digits", str(tmp_path / "runs")]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| plain")]
+    assert ["dense layers as in torchvision" in line for line in lines] == [False, True]
+
+
+def test_a_record_without_a_setting_is_refused(tmp_path, capsys):
+    """VGGs of earlier versions had other initial weights and did not say so: the default of today would be wrong."""
+    assert main(vision(tmp_path / "run")) == 0
+    path = tmp_path / "run" / "config.json"
+    about = json.loads(path.read_text())
+    del about["config"]["dense_init"]
+    path.write_text(json.dumps(about))
+    assert main(["vision", "--resume", str(tmp_path / "run")]) == 2
+    assert "of another version of clop: VisionConfig lacks dense_init" in capsys.readouterr().err
+
+
 def test_a_table_leaves_out_what_has_not_ended(tmp_path, capsys, monkeypatch):
     assert main(vision(tmp_path / "done")) == 0
     stop_after(monkeypatch, 1)

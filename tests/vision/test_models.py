@@ -69,6 +69,34 @@ def test_layers_fill_the_slot_they_name_in_their_order():
     assert model.stage_names == ("stage1", "stage2", "stage3", "stage4")
 
 
+def spread(network, **settings):
+    """Of the weights of each dense layer, and whether all biases of dense layers are 0."""
+    torch.manual_seed(0)
+    model = build(network, 3, 50, 16, **settings)
+    dense = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    return [layer.weight.std().item() for layer in dense], not any(layer.bias.any() for layer in dense)
+
+
+def test_dense_layers_of_a_vgg_begin_as_in_the_authors_code():
+    """They put new ``nn.Linear`` on torchvision's convolutions: uniform up to 1 / sqrt(inputs), whose deviation is
+    0.0255 for 512 inputs and 0.0090 for 4096. Fails for torchvision's 0.01 everywhere, which is an option."""
+    deviations, zero = spread("vgg9")
+    assert deviations == pytest.approx([(3 * inputs) ** -0.5 for inputs in (512, 4096, 4096)], rel=0.01)
+    assert not zero
+    deviations, zero = spread("vgg9", dense_init="torchvision")
+    assert deviations == pytest.approx([0.01] * 3, rel=0.01)
+    assert zero
+
+
+def test_convolutions_of_a_vgg_begin_as_torchvisions_whatever_the_dense_layers_do():
+    """Kaiming's normal by the outputs: a deviation of sqrt(2 / (9 · 512)) in the last stage of VGG9."""
+    for dense_init in ("pytorch", "torchvision"):
+        torch.manual_seed(0)
+        convolution = build("vgg9", 3, 10, 16, dense_init=dense_init).stage4[2]
+        assert convolution.weight.std().item() == pytest.approx((2 / (9 * 512)) ** 0.5, rel=0.01)
+        assert not convolution.bias.any()
+
+
 def test_batch_norm_follows_the_relu_in_the_small_cnn_and_comes_before_it_in_vggs():
     small = build("small_cnn", 1, 10, 8, batch_norm=True)
     assert [type(layer).__name__ for layer in small.stage1] == ["Conv2d", "ReLU", "BatchNorm2d", "MaxPool2d"]

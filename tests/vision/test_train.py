@@ -197,3 +197,5 @@ def test_settings_survive_a_file_and_nonsense_is_refused():
         config(methods={"clop": Clop(slot="stage9")})
     with pytest.raises(UsageError, match="below 16 pixels, got 8"):
         config(network="vgg9")
+    with pytest.raises(UsageError, match="unknown dense_init 'torchvison'; did you mean 'torchvision'"):
+        config(dense_init="torchvison")

@@ -5,12 +5,15 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from clop.cli.flags import add_group, find_device, given, integer, number, refuse_inactive, refuse_settings
 from clop.errors import UsageError
 
-_SETTINGS = ("network", "epochs", "image_size", "train_images", "batch_size", "learning_rate", "test_every", "seed")
+_SETTINGS = (
+    *("network", "dense_init", "epochs", "image_size", "train_images", "batch_size", "learning_rate", "test_every"),
+    "seed",
+)
 
 
 def add_vision(commands: Any, words: Sequence[str]) -> None:
@@ -18,7 +21,7 @@ def add_vision(commands: Any, words: Sequence[str]) -> None:
         _add_table(commands)
         return
     from clop.vision.methods import METHODS
-    from clop.vision.models import NETWORKS
+    from clop.vision.models import NETWORKS, DenseInit
     from clop.vision.tasks import TASKS
 
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -38,6 +41,12 @@ def add_vision(commands: Any, words: Sequence[str]) -> None:
         help="old names of --clop.slot: 2 stands for stage2",
     )
     parser.add_argument("--network", metavar="NAME", help=", ".join(NETWORKS) + " (default: the paper's)")
+    parser.add_argument(
+        "--dense-init",
+        choices=get_args(DenseInit),
+        help="initial weights of the dense layers: those of nn.Linear, or of torchvision's VGGs (default: pytorch, as "
+        "in the authors' code)",
+    )
     parser.add_argument(
         "--epochs", type=integer, metavar="N", help="number of passes over the images (default: the paper's)"
     )

@@ -213,4 +213,6 @@ def scale(config: VisionConfig, task: Task) -> str:
         text += f", batches of {config.batch_size}"
     if config.learning_rate != paper.learning_rate:
         text += f", learning rate {config.learning_rate:g}"
+    if config.dense_init != paper.dense_init:
+        text += f", dense layers as in {config.dense_init}"
     return text

@@ -19,7 +19,7 @@ from clop.errors import UsageError
 from clop.layer_settings import LayerSettings
 from clop.sample_dropout import SampleDropout
 from clop.seeds import numpy_generator
-from clop.vision.models import Classifier, build, find_network
+from clop.vision.models import Classifier, DenseInit, build, find_network
 
 
 @dataclass
@@ -29,6 +29,7 @@ class Plan:
     network: str
     generator: Generator
     """For layers that draw: the trainer's own, so that a resumed run draws on."""
+    dense_init: DenseInit = "pytorch"
     batch_norm: bool = False
     layers: dict[str, list[nn.Module]] = field(default_factory=dict)
     """By slot."""
@@ -48,7 +49,12 @@ class Plan:
         self.layers.setdefault(slot, []).append(layer)
 
     def build(self, channels: int, classes: int, image_size: int) -> Classifier:
-        return build(self.network, channels, classes, image_size, batch_norm=self.batch_norm, layers=self.layers)
+        return build(
+            *(self.network, channels, classes, image_size),
+            batch_norm=self.batch_norm,
+            dense_init=self.dense_init,
+            layers=self.layers,
+        )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ ReLU has a quarter of the work.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,9 @@ from clop.errors import UsageError, unknown_name
 
 Layers = Mapping[str, Sequence[nn.Module]]
 """The layers that each slot gets, in this order."""
+
+DenseInit = Literal["pytorch", "torchvision"]
+"""Initial weights of the dense layers: those of ``nn.Linear``, or those of torchvision's VGGs."""
 
 
 class Classifier(nn.Module):
@@ -94,7 +97,7 @@ class SmallCNN(Classifier):
 
 
 class VGG(Classifier):
-    """Simonyan and Zisserman's networks (2015) with torchvision's initial weights, and no dropout of their own.
+    """Simonyan and Zisserman's networks (2015). Convolutions have torchvision's initial weights; there is no dropout.
 
     Each stage is some 3×3 convolutions of one width and a pooling. Batch norm comes between convolution and ReLU.
 
@@ -129,9 +132,7 @@ class VGG(Classifier):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            elif isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, 0, 0.01)
-            if isinstance(module, (nn.Conv2d, nn.Linear)) and module.bias is not None:
+                assert module.bias is not None
                 nn.init.zeros_(module.bias)
 
 
@@ -203,8 +204,15 @@ def build(
     image_size: int,
     *,
     batch_norm: bool = False,
+    dense_init: DenseInit = "pytorch",
     layers: Layers | None = None,
 ) -> Classifier:
     """A network by its name, with new weights from torch's default generator."""
     check_image_size(name, image_size)
-    return find_network(name).build(channels, classes, image_size, batch_norm=batch_norm, layers=layers)
+    model = find_network(name).build(channels, classes, image_size, batch_norm=batch_norm, layers=layers)
+    if dense_init == "torchvision":
+        for module in model.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, 0, 0.01)
+                nn.init.zeros_(module.bias)
+    return model

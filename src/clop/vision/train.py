@@ -9,17 +9,18 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
 from clop.augment import Flip
-from clop.errors import DivergedError, UsageError
+from clop.errors import DivergedError, UsageError, unknown_name
+from clop.fields import whole
 from clop.seeds import check_seed, mixed
 from clop.vision.datasets import Images
 from clop.vision.methods import METHODS, Batch, Method, Plan
-from clop.vision.models import check_image_size, find_network
+from clop.vision.models import DenseInit, check_image_size, find_network
 from clop.vision.tasks import Task, recipe
 
 
@@ -31,6 +32,9 @@ class VisionConfig:
     network: str
     image_size: int
     epochs: int
+    dense_init: DenseInit = "pytorch"
+    """Initial weights of the dense layers: ``pytorch`` has those of ``nn.Linear``, as in the authors' code;
+    ``torchvision`` has those of torchvision's VGGs, normal with a deviation of 0.01, and biases of 0."""
     train_images: int | None = None
     """How many of the task's training images; None stands for all."""
     batch_size: int = 64
@@ -48,6 +52,8 @@ class VisionConfig:
     def __post_init__(self) -> None:
         recipe(self.task)
         check_image_size(self.network, self.image_size)
+        if self.dense_init not in get_args(DenseInit):
+            raise UsageError(unknown_name("dense_init", self.dense_init, get_args(DenseInit)))
         for method in self.methods.values():
             method.configure(Plan(self.network, torch.Generator()))  # so that a mistake is reported before a run begins
         for name in ("image_size", "epochs", "batch_size", "threads"):
@@ -73,8 +79,8 @@ class VisionConfig:
     @classmethod
     def fromdict(cls, values: Mapping[str, Any]) -> "VisionConfig":
         """The inverse of :meth:`asdict`."""
-        methods = {name: METHODS[name](**settings) for name, settings in values["methods"].items()}
-        return cls(**dict(values) | {"methods": methods})
+        methods = {name: METHODS[name](**whole(METHODS[name], given)) for name, given in values["methods"].items()}
+        return cls(**whole(cls, values) | {"methods": methods})
 
 
 def paper_config(task: str, **changes: Any) -> VisionConfig:
@@ -109,7 +115,7 @@ class Trainer:
         self.flips = torch.Generator().manual_seed(mixed(config.seed, 2))
         self.noise = torch.Generator().manual_seed(mixed(config.seed, 3))
         torch.manual_seed(config.seed)
-        plan = Plan(config.network, self.noise)
+        plan = Plan(config.network, self.noise, config.dense_init)
         for method in self.methods:
             method.configure(plan)
         model = plan.build(task.channels, task.classes, task.image_size).to(self.device)
