@@ -16,7 +16,12 @@ from clop.vision import tasks
 from clop.vision.methods import METHODS
 from clop.vision.train import VisionConfig, paper_config
 
-_SETTINGS: dict[str, dict[str, Any]] = {"plain": {}, "dropout": {"p": 0.5}, "batch_norm": {}, "clop": {"alpha": 0.6}}
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "dropout": {"style": "dense", "p": 0.5},
+    "batch_norm": {},
+    "clop": {"alpha": 0.6},
+}
 _TITLES = {"train": "train", "centred": "test, centred", "filled": "test, filled"}
 
 
@@ -67,8 +72,8 @@ def _accuracies(summary: VisionSummary) -> dict[str, float]:
 
 
 def _label(name: str) -> str:
-    """The method with the settings that the demo gives it, the paper's or not."""
-    settings = ", ".join(f"{value:g}" for value in _SETTINGS[name].values())
+    """The method with the numbers that the demo gives it, the paper's or not."""
+    settings = ", ".join(f"{value:g}" for value in _SETTINGS[name].values() if isinstance(value, float))
     return f"{name}({settings})" if settings else name
 
 

@@ -316,10 +316,13 @@ def test_a_label_names_what_is_not_the_papers():
     assert label(config()) == "plain"
     assert label(config(clop=Clop())) == "clop"
     assert label(config(clop=Clop(slot="stage2", per_sample=True))) == "clop(per_sample=True, slot=stage2)"
-    assert label(config(dropout=Dropout(style="channel"), clop=Clop())) == "dropout(style=channel)+clop"
-    assert label(config(clop=Clop(alpha=0.9, slot="stage3"), dropout=Dropout(p=0.5))) == "clop+dropout", "spelt out"
+    assert label(config(dropout=Dropout(style="dense"), clop=Clop())) == "dropout(style=dense)+clop"
+    assert label(config(clop=Clop(alpha=0.9, slot="stage3"), dropout=Dropout(p=0.9))) == "clop+dropout", "spelt out"
+    assert label(config(dropout=Dropout(style="channel"))) == "dropout", "spelt out"
     assert label(config(clop=Clop(alpha=0.7, slot="stage1"))) == "clop(alpha=0.7, slot=stage1)"
-    assert label(config(dropout=Dropout(style="channel", p=0.5))) == "dropout(style=channel, p=0.5)"
+    assert label(config(dropout=Dropout(style="dense", p=0.3))) == "dropout(style=dense, p=0.3)"
+    vgg = VisionConfig("imagenette", "vgg9", 96, 1, methods={"dropout": Dropout(style="dense")})
+    assert label(vgg) == "dropout", "the place depends on the network"
 
 
 def test_runs_that_learn_otherwise_are_not_averaged(tmp_path, capsys):

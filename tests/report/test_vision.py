@@ -77,12 +77,12 @@ def test_a_row_has_ours_and_the_papers_each_with_its_scale(runs):
 def test_a_variant_has_no_published_number(tmp_path):
     """The paper's CLOP stands at the last map: its accuracy in another slot would be a false comparison. Dropout
     has two readings, of the paper's text and of its code, and one number for both."""
-    for label in ("clop(slot=stage1)", "dropout", "dropout(style=channel)"):
+    for label in ("clop(slot=stage1)", "dropout", "dropout(style=dense)", "dropout(style=channel)"):
         write_run(tmp_path / label, label, 0, 80.0)
     found = rows(table("mnist-usps", read_runs("mnist-usps", [tmp_path])[0]))
     texts = {row["method"]: row["paper: test, %"] for row in found}
     assert texts["clop(slot=stage1)"] == ""
-    assert texts["dropout"] == texts["dropout(style=channel)"] != ""
+    assert texts["dropout"] == texts["dropout(style=channel)"] == texts["dropout(style=dense)"] != ""
 
 
 def test_what_is_known_of_a_published_number_is_said(tmp_path):

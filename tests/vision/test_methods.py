@@ -28,7 +28,7 @@ from clop.vision.train import Trainer, VisionConfig, normalised
 
 ZERO = {
     "clop": Clop(alpha=0.0),
-    "dropout": Dropout(p=0.0),
+    "dropout, dense": Dropout(style="dense", p=0.0),
     "dropout, channel": Dropout(style="channel", p=0.0),
     "mixup": Mixup(beta=0.0),
     "crop": Crop(p=0.0),
@@ -39,7 +39,7 @@ ZERO = {
     "random_conv": RandomConv(p=0.0),
 }
 STRONG = {
-    "dropout": Dropout(p=0.5),
+    "dropout, dense": Dropout(style="dense", p=0.5),
     "dropout, channel": Dropout(style="channel"),
     "clop, each": Clop(per_sample=True),
 } | {name: method() for name, method in METHODS.items() if name != "dropout"}
@@ -115,9 +115,13 @@ def test_clop_comes_after_the_last_stage_with_the_papers_alpha():
 
 
 def test_dropout_has_both_readings():
-    """``dense`` as the paper's text, ``channel`` as its code, whose rate is CLOP's alpha."""
-    dense = layers("small_cnn", Dropout())
-    assert {slot: layer.p for slot, (layer,) in dense.items()} == {"dense1": 0.5, "dense2": 0.5}
+    """``dense`` as the paper's text, ``channel`` as its code, whose rate is CLOP's alpha. The appendix has the small
+    CNN's between convolutions and dense layers; fails if that of VGGs goes there too unless asked for."""
+    for network, dropout in (("small_cnn", Dropout(style="dense")), ("vgg9", Dropout())):
+        dense = layers(network, dropout)
+        assert {slot: layer.p for slot, (layer,) in dense.items()} == {"dense1": 0.5, "dense2": 0.5}
+    between = layers("small_cnn", Dropout())
+    assert {slot: (layer.p, layer.whole_channels) for slot, (layer,) in between.items()} == {"stage3": (0.9, True)}
     (channel,) = layers("vgg9", Dropout(style="channel"))["stage4"]
     assert channel.p == 0.7
     assert channel.whole_channels

@@ -22,12 +22,17 @@ number of threads changes only how sums are rounded. Images and methods divide r
 default is the same whether spelt out or not, and a part of a data set is not the whole of it.
 """
 
-_PAPER_SETTINGS: tuple[dict[str, dict[str, Any]], ...] = ({}, {"dropout": {"style": "channel"}})
-"""Changes of settings with which a run stands beside the paper's number: none, and dropout as in the authors' code."""
+_PAPER_SETTINGS: tuple[dict[str, dict[str, Any]], ...] = (
+    {},
+    {"dropout": {"style": "channel"}},
+    {"dropout": {"style": "dense"}},
+)
+"""Changes of settings with which a run stands beside the paper's number: none, and either place of dropout."""
 
 _OF_THE_PAPER = {
-    "dropout": "The paper describes dropout of the dense part, its code drops channels of the last map; the published "
-    "number, which stands beside both, is most likely of channels.",
+    "dropout": "The paper's text describes dropout in the dense part, its appendix has it between the convolutions and "
+    "the dense layers of the small CNN, and its code drops channels of the last map there in every network; the "
+    "published number, which stands beside both, is most likely of channels.",
     "mixup": "The paper's code mixes the labels of mixup and forgets the images; ours mixes both.",
 }
 """What to know of published numbers, by method."""

@@ -7,7 +7,6 @@ the plain network. Methods compose with ``+``; each place is visited in their or
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +18,7 @@ from clop.errors import UsageError
 from clop.layer_settings import LayerSettings
 from clop.sample_dropout import SampleDropout
 from clop.seeds import numpy_generator
-from clop.vision.models import Classifier, DenseInit, build, find_network
+from clop.vision.models import Classifier, DenseInit, DropoutStyle, build, find_network
 
 
 @dataclass
@@ -38,6 +37,11 @@ class Plan:
     def paper_alpha(self) -> float:
         """The paper's alpha for this network, which its code takes for the rate of channel dropout too."""
         return find_network(self.network).paper_alpha
+
+    @property
+    def paper_dropout(self) -> DropoutStyle:
+        """The place of dropout that the paper describes for this network."""
+        return find_network(self.network).paper_dropout
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -122,9 +126,10 @@ class Clop(LayerSettings, Method):
 class Dropout(Method):
     """Dropout, as the paper's text has it or as the authors' code does (Srivastava et al., 2014)."""
 
-    style: Literal["dense", "channel"] = "dense"
-    """``dense``: of values after both dense layers, as the text says. ``channel``: of whole channels of the last map,
-    as the code that made the paper's numbers does."""
+    style: DropoutStyle | None = None
+    """``dense``: of values after both dense layers, as the paper's text says. ``channel``: of whole channels of the
+    last map, between the convolutions and the dense layers, where the appendix has it for the small CNN and the code
+    for all. If not given, ``channel`` for the small CNN and ``dense`` for VGGs."""
     p: float | None = None
     """Probability that a value or channel is dropped; if not given, 0.5 for ``dense``, and for ``channel`` that of
     the code, 0.9 for the small CNN and 0.7 for VGGs."""
@@ -133,16 +138,23 @@ class Dropout(Method):
         if self.p is not None and not 0 <= self.p < 1:
             raise UsageError(f"dropout.p is a probability and must lie in [0, 1), got {self.p}")
 
-    def chosen(self, plan: Plan) -> Mapping[str, float]:
-        return {"p": plan.paper_alpha if self.style == "channel" else 0.5}
+    def chosen(self, plan: Plan) -> Mapping[str, object]:
+        return {"style": plan.paper_dropout, "p": self._rate(plan)}
 
     def configure(self, plan: Plan) -> None:
-        rate = self.chosen(plan)["p"] if self.p is None else self.p
-        if self.style == "channel":
+        rate = self._rate(plan) if self.p is None else self.p
+        if self._style(plan) == "channel":
             plan.put(plan.stages[-1], SampleDropout(rate, plan.generator, whole_channels=True))
         else:
             for slot in ("dense1", "dense2"):
                 plan.put(slot, SampleDropout(rate, plan.generator))
+
+    def _style(self, plan: Plan) -> DropoutStyle:
+        return self.style or plan.paper_dropout
+
+    def _rate(self, plan: Plan) -> float:
+        """The rate if none is given."""
+        return plan.paper_alpha if self._style(plan) == "channel" else 0.5
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ from clop.errors import UsageError, unknown_name
 Layers = Mapping[str, Sequence[nn.Module]]
 """The layers that each slot gets, in this order."""
 
+DropoutStyle = Literal["dense", "channel"]
+"""What dropout drops: values after both dense layers, or whole channels of the last map."""
+
 DenseInit = Literal["pytorch", "torchvision"]
 """Initial weights of the dense layers: those of ``nn.Linear``, or those of torchvision's VGGs."""
 
@@ -164,20 +167,23 @@ class Network:
     """Pixels of a side; of a smaller image pooling would leave nothing."""
     paper_alpha: float
     """The paper's alpha, which its code takes for the rate of channel dropout too."""
+    paper_dropout: DropoutStyle
+    """The place that the paper describes: its appendix, for the small CNN, or its text alone."""
     part: int
     """Batches in a few seconds of training, between which a run can stop."""
 
 
 def _vgg(widths: Sequence[Sequence[int]]) -> Network:
     """Each stage halves the map."""
-    return Network(partial(VGG, widths), stage_names(len(widths)), 2 ** len(widths), paper_alpha=0.7, part=10)
+    count = len(widths)
+    return Network(partial(VGG, widths), stage_names(count), 2**count, paper_alpha=0.7, paper_dropout="dense", part=10)
 
 
 _VGG11 = ((64,), (128,), (256, 256), (512, 512), (512, 512))
 _VGG16 = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 
 NETWORKS: dict[str, Network] = {
-    "small_cnn": Network(SmallCNN, stage_names(3), 4, paper_alpha=0.9, part=50),
+    "small_cnn": Network(SmallCNN, stage_names(3), 4, paper_alpha=0.9, paper_dropout="channel", part=50),
     "vgg9": _vgg(_VGG11[:4]),  # VGG11 without its last stage, with batch norm too; the authors cut the two differently
     "vgg11": _vgg(_VGG11),
     "vgg16": _vgg(_VGG16),
