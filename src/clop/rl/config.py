@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from clop.errors import UsageError, unknown_name
-from clop.fields import checked
+from clop.fields import checked, whole
 from clop.rl import methods
 from clop.rl.encoders import find_encoder
 from clop.rl.envs.levels import LevelSet
@@ -130,7 +130,7 @@ class TrainConfig:
         values["wrappers"] = tuple(values["wrappers"])
         values["network"] = NetworkConfig(**values["network"])
         values["ppo"] = PPOConfig(**values["ppo"])
-        values["methods"] = {name: METHODS[name](**settings) for name, settings in values["methods"].items()}
+        values["methods"] = {name: METHODS[name](**whole(METHODS[name], given)) for name, given in values["methods"].items()}
         return cls(**values)
 
 

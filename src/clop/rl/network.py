@@ -162,13 +162,15 @@ class Network(nn.Module):
             output.encoder_map = encoder_map
         if value:
             critic_map = self.critic_in(self.critic_encoder(x) if self.critic_encoder is not None else encoder_map)
-            if self.critic_neck is not None:
-                features = self.critic_neck(critic_map)
-            elif actor_map is critic_map and output.features is not None:
-                features = output.features  # the same dense layer on the same map
-            else:
-                features, _ = _with_aux(self.neck(critic_map))
-            output.value = self.value_head(features).squeeze(-1)
+            output.value = self._value(critic_map, output.features if actor_map is critic_map else None)
+        return output
+
+    def branches(self, encoder_map: Tensor) -> Output:
+        """Policy and value once more on the map of a pass, from the slots ``actor_in`` and ``critic_in`` on; for networks
+        with one encoder."""
+        actor_map, critic_map = self.actor_in(encoder_map), self.critic_in(encoder_map)
+        output = self._policy(actor_map, None)
+        output.value = self._value(critic_map, output.features if actor_map is critic_map else None)
         return output
 
     def policy_branch(self, encoder_map: Tensor, actions: Tensor | None = None) -> Output:
@@ -182,6 +184,14 @@ class Network(nn.Module):
             one_hot = F.one_hot(actions, self.num_actions).to(features.dtype)
             output.aux["advantage"] = self.adv_head(torch.cat([features, one_hot], 1)).squeeze(-1)
         return output
+
+    def _value(self, critic_map: Tensor, features: Tensor | None) -> Tensor:
+        """``features`` are those of the policy, if it has read the same map."""
+        if self.critic_neck is not None:
+            features = self.critic_neck(critic_map)
+        elif features is None:
+            features, _ = _with_aux(self.neck(critic_map))
+        return self.value_head(features).squeeze(-1)
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Parameters by network: ``all``, and for the decoupled topology also ``policy`` and ``value``."""

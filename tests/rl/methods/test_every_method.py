@@ -57,7 +57,7 @@ PUBLISHED = {
     "clop_consistency": {"coef": 0.1, "alpha": None, "variant": "paper"},
     "daac": {"policy_epochs": 1, "value_epochs": 9, "value_every": 1, "advantage_coef": 0.25},
     "drac": {"alpha_r": 0.1, "aug": None, "kl": "exact", "flip_axis": "horizontal"},
-    "dropout": {"p": 0.1, "style": "actor", "lam": 0.5},
+    "dropout": {"p": 0.1, "style": "actor", "lam": 0.5, "critic": "fast"},
     "ibac_sni": {"beta": 1e-4, "lam": 0.5, "samples": 12, "weight_decay": 1e-4},
     "idaac": {"settings": "best", "policy_epochs": 1, "same_episode": False},
     "mixreg": {"beta": 0.2, "logp": "mixed", "mixobs": False, "truncate": False},

@@ -7,6 +7,7 @@ from clop.errors import UsageError
 from clop.rl.methods.base import Compose, Phase
 from clop.rl.methods.dropout import Dropout
 from clop.rl.methods.ibac_sni import IbacSni
+from clop.rl.settings import NetworkConfig
 
 PHASE = Phase("ppo", "all", 1, 1, 1.0, 0.5, 0.01)
 SNI = Dropout(p=0.2, style="sni")
@@ -36,17 +37,48 @@ def test_the_slow_mask_acts_and_stays_and_the_fast_one_changes_with_each_step(ma
     assert len(seen["fast"]) == len(set(seen["fast"])) == 4
 
 
-def test_the_views_are_the_slow_and_the_fast_policy_with_the_slow_value(make_learner, sharpen):
+def test_the_views_are_the_slow_and_the_fast_policy_with_one_value(make_learner, sharpen):
+    """The fast mask's, as in the authors' code. Fails if the slow mask's is learnt, or a mixture of both."""
     learner, method, batch = ready(make_learner, sharpen, Dropout(p=0.2, style="sni", lam=0.25))
     method.before_step([batch], PHASE, learner.context())
     (w1, slow), (w2, fast) = method.views(batch, PHASE, learner.context())
     assert (w1, w2) == (0.25, 0.75)
     torch.testing.assert_close(slow.log_prob(batch.actions), batch.log_probs, atol=1e-4, rtol=1e-4)
     assert fast.value is slow.value
+    torch.testing.assert_close(fast.value, learner.model.value_head(fast.features).squeeze(-1))
+    assert not torch.allclose(fast.value, learner.model.value_head(slow.features).squeeze(-1), atol=1e-3)
     assert not torch.allclose(fast.logits, slow.logits, atol=1e-3)
     dense = learner.model.neck.dense(slow.encoder_map)
     torch.testing.assert_close(fast.features, (dense * method.neck.fast.kept).relu())
     torch.testing.assert_close(slow.features, (dense * method.neck.slow.kept).relu())
+
+
+def test_values_may_be_learnt_with_the_mask_that_acted(make_learner, sharpen):
+    learner, method, batch = ready(make_learner, sharpen, Dropout(p=0.2, style="sni", critic="slow"))
+    method.before_step([batch], PHASE, learner.context())
+    (_, slow), (_, fast) = method.views(batch, PHASE, learner.context())
+    assert fast.value is slow.value
+    torch.testing.assert_close(slow.value, batch.values, atol=1e-4, rtol=1e-4)
+
+
+def test_values_have_the_fast_mask_where_no_part_of_the_policy_has_it(make_learner, sharpen):
+    """``lam`` is the policy's share alone."""
+    learner, method, batch = ready(make_learner, sharpen, Dropout(p=0.2, style="sni", lam=1.0))
+    method.before_step([batch], PHASE, learner.context())
+    ((weight, view),) = method.views(batch, PHASE, learner.context())
+    assert weight == 1
+    torch.testing.assert_close(view.log_prob(batch.actions), batch.log_probs, atol=1e-4, rtol=1e-4)
+    dense = learner.model.neck.dense(view.encoder_map)
+    value = learner.model.value_head((dense * method.neck.fast.kept).relu()).squeeze(-1)
+    torch.testing.assert_close(view.value, value)
+
+
+def test_a_critic_with_a_dense_layer_of_its_own_has_no_mask(make_learner, sharpen):
+    learner, method, batch = ready(make_learner, sharpen, network=NetworkConfig(topology="split"))
+    method.before_step([batch], PHASE, learner.context())
+    (_, slow), (_, fast) = method.views(batch, PHASE, learner.context())
+    assert fast.value is slow.value
+    torch.testing.assert_close(slow.value, batch.values, atol=1e-4, rtol=1e-4)
 
 
 def test_with_the_slow_mask_alone_the_first_ratios_are_one(make_learner, sharpen):

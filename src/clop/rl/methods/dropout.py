@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clop.errors import UsageError
+from clop.errors import UsageError, check_choices
 from clop.rl.encoders.base import Site, Slots
 from clop.rl.methods.base import Context, Method, Phase, Settings, View
 from clop.rl.network import FEATURES, Dense
@@ -30,12 +30,16 @@ class Dropout:
     policy's loss another, drawn anew for each step (Igl et al., 2019)."""
     lam: float = 0.5
     """Of ``sni``: share of the policy's loss that has the mask that acted."""
+    critic: Literal["fast", "slow"] = "fast"
+    """Of ``sni``: mask with which values are learnt: ``fast``, drawn anew for each step, as in the authors' code, or
+    ``slow``, the one that acted. A critic with a dense layer of its own has neither."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.p < 1:
             raise UsageError(f"dropout.p is a probability and must lie in [0, 1), got {self.p}")
         if not 0 <= self.lam <= 1:
             raise UsageError(f"dropout.lam is a share and must lie in [0, 1], got {self.lam}")
+        check_choices(self, "dropout", ("style", "critic"))
 
     def build(self) -> Method:
         return SniDropoutMethod(self) if self.style == "sni" else DropoutMethod(self)
@@ -72,7 +76,7 @@ class DropoutMethod(Method):
 
 
 class SniDropoutMethod(Method):
-    """Selective noise injection: acts, and learns values, with a slow mask; a part of the policy has a fast one."""
+    """Selective noise injection: acts with a slow mask; values and a part of the policy learn with a fast one."""
 
     def __init__(self, config: Dropout) -> None:
         self.config = config
@@ -96,12 +100,17 @@ class SniDropoutMethod(Method):
     def views(self, batch: Batch, phase: Phase, ctx: Context) -> Sequence[View]:
         ((_, slow),) = super().views(batch, phase, ctx)
         lam = self.config.lam
-        if slow.encoder_map is None or self.config.p == 0 or lam == 1:
+        fast_critic = self.config.critic == "fast" and slow.value is not None and ctx.model.critic_neck is None
+        if slow.encoder_map is None or self.config.p == 0 or (lam == 1 and not fast_critic):
             return [View(1.0, slow)]
         with self.neck.masked_by(self.neck.fast):
-            fast = ctx.model.policy_branch(slow.encoder_map)
-        fast.value = slow.value
-        return [View(lam, slow), View(1 - lam, fast)]
+            fast = ctx.model.branches(slow.encoder_map) if fast_critic else ctx.model.policy_branch(slow.encoder_map)
+        # Both views have the one value, so that its loss has the weight 1.
+        if fast_critic:
+            slow.value = fast.value
+        else:
+            fast.value = slow.value
+        return [View(lam, slow), View(1 - lam, fast)] if lam < 1 else [View(1.0, slow)]
 
     def state(self) -> dict[str, Any]:
         return {"slow": self.neck.slow.kept.cpu()}
