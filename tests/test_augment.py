@@ -437,16 +437,17 @@ def test_weights_have_the_variance_of_xavier(channels):
 # ---- by name ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_constants_of_both_codes():
-    rad = {name: kind() for name, kind in AUGMENTATIONS.items()}
-    assert {name: kind.p for name, kind in rad.items() if kind.p < 1} == {"flip": 0.5, "rotate": 0.75}
+def test_the_constants_of_the_three_codes():
+    drac, rad = ({name: augmentation(name, code) for name in AUGMENTATIONS} for code in ("drac", "rad"))
+    assert {name: kind.p for name, kind in drac.items() if kind.p < 1} == {"flip": 0.5, "rotate": 0.75}
+    assert rad == drac | {"grayscale": augmentation("grayscale", p=0.5)}
     assert {name: kind.p for name, kind in CLOP_CODE.items() if kind.p < 1} == {
         "grayscale": 0.5,
         "flip": 0.2,
         "rotate": 0.3,
     }
     assert CLOP_CODE["random_conv"].shared
-    assert not rad["random_conv"].shared
+    assert not drac["random_conv"].shared
 
 
 def test_names_and_settings_that_are_none_are_refused():

@@ -1,9 +1,9 @@
 """Random changes of pixels, for agents and classifiers: batched, on the images' device, each sample its own.
 
 Drawing and applying are separate, so that a draw can be held over a rollout, replayed and tested without an image.
-Chance is drawn on the CPU and moved. Defaults are the constants of RAD's and DrAC's Procgen code (Laskin et al., 2020;
-Raileanu et al., 2021); those of the CLOP authors' code are in :data:`CLOP_CODE`. Lengths are in pixels of an image of
-side 64 and grow with it.
+Chance is drawn on the CPU and moved. Defaults are the constants of DrAC's Procgen code (Raileanu et al., 2021); what
+RAD's (Laskin et al., 2020) and the CLOP authors' have otherwise is in :data:`RAD_CODE` and :data:`CLOP_CODE`. Lengths
+are in pixels of an image of side 64 and grow with it.
 
 Not kornia's: on frames, most of its augmentations take two to four times as long, none gives the bytes that rollouts
 store, and box and jitter are not those of the published numbers (``clop bench pixels``; table in docs/methods.md).
@@ -22,6 +22,7 @@ from clop.errors import UsageError, unknown_name
 __all__ = [
     "AUGMENTATIONS",
     "CLOP_CODE",
+    "RAD_CODE",
     "Augmentation",
     "ColorJitter",
     "Constants",
@@ -51,7 +52,7 @@ Name = Literal[
     "translate",
     "rotation",
 ]
-Constants = Literal["rad", "clop"]
+Constants = Literal["drac", "rad", "clop"]
 
 AUGMENTATIONS: Mapping[str, type[Augmentation]] = MappingProxyType(
     {
@@ -67,6 +68,8 @@ AUGMENTATIONS: Mapping[str, type[Augmentation]] = MappingProxyType(
         "rotation": Rotation,
     }
 )
+RAD_CODE: Mapping[str, Augmentation] = MappingProxyType({"grayscale": Grayscale(p=0.5)})
+"""What RAD's Procgen code has otherwise than DrAC's."""
 CLOP_CODE: Mapping[str, Augmentation] = MappingProxyType(
     {
         "grayscale": Grayscale(p=0.5),
@@ -80,16 +83,17 @@ CLOP_CODE: Mapping[str, Augmentation] = MappingProxyType(
 """As the CLOP authors' code has them, for its comparison in hard mode."""
 
 
-def augmentation(name: str, constants: Constants = "rad", **settings: Any) -> Augmentation:
+def augmentation(name: str, constants: Constants = "drac", **settings: Any) -> Augmentation:
     """The augmentation of that name, with some settings changed.
 
     Args:
         name: One of :data:`AUGMENTATIONS`.
-        constants: ``rad`` for those of RAD's and DrAC's code, ``clop`` for those of the CLOP authors'.
+        constants: ``drac`` for those of DrAC's code, ``rad`` for RAD's, ``clop`` for the CLOP authors'.
         settings: Fields of its class.
     """
     if name not in AUGMENTATIONS:
         raise UsageError(unknown_name("augmentation", name, AUGMENTATIONS))
     if constants == "clop" and name not in CLOP_CODE:
         raise UsageError(f"the CLOP authors' code has no {name} that works; it has {', '.join(CLOP_CODE)}")
-    return replace(CLOP_CODE[name] if constants == "clop" else AUGMENTATIONS[name](), **settings)
+    others = {"drac": {}, "rad": RAD_CODE, "clop": CLOP_CODE}[constants]
+    return replace(others[name] if name in others else AUGMENTATIONS[name](), **settings)

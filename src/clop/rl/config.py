@@ -130,7 +130,9 @@ class TrainConfig:
         values["wrappers"] = tuple(values["wrappers"])
         values["network"] = NetworkConfig(**values["network"])
         values["ppo"] = PPOConfig(**values["ppo"])
-        values["methods"] = {name: METHODS[name](**whole(METHODS[name], given)) for name, given in values["methods"].items()}
+        values["methods"] = {
+            name: METHODS[name](**whole(METHODS[name], given)) for name, given in values["methods"].items()
+        }
         return cls(**values)
 
 

@@ -94,6 +94,13 @@ def test_the_constants_of_the_clop_authors_are_an_option(name):
     assert method.augmentation == CLOP_CODE[name]
 
 
+def test_half_of_the_frames_are_grey_as_in_rads_own_code():
+    """DrAC's makes all of them grey."""
+    assert configured(Rad(aug="grayscale"))[0].augmentation.p == 0.5
+    assert configured(Rad(aug="grayscale", constants="drac"))[0].augmentation.p == 1
+    assert configured(Rad(aug="grayscale", p=0.2))[0].augmentation.p == 0.2
+
+
 def test_settings_reach_the_augmentation():
     assert configured(Rad(aug="flip", flip_axis="vertical", p=0.9))[0].augmentation == augmentation(
         "flip", flip_axis="vertical", p=0.9

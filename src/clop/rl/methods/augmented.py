@@ -12,7 +12,7 @@ FlipAxis = Literal["horizontal", "vertical"]
 
 
 def game_augmentation(
-    name: str | None, game: str, flip_axis: FlipAxis, constants: Constants = "rad", p: float | None = None
+    name: str | None, game: str, flip_axis: FlipAxis, constants: Constants = "drac", p: float | None = None
 ) -> Augmentation:
     """The augmentation of that name, or the one that DrAC does best with in the game."""
     name = name or best_augmentation(game)
