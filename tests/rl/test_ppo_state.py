@@ -63,12 +63,13 @@ def saved(learner):
     ("methods", "settings"),
     [
         (lambda: compose({}), {}),
+        (lambda: compose({}), {"adam": "tf"}),
         (lambda: compose({"clop": Clop(alpha=0.5)}), {"network": AUTHORS, "schedule": "linear"}),
         (lambda: compose({"dropout": Dropout(style="coinrun"), "batch_norm": BatchNorm("block")}), {}),
         (lambda: Compose({"counting": Counting()}), {"advantage_norm": "batch"}),
         (lambda: compose({"daac": Daac(value_every=2)}), {}),
     ],
-    ids=["ppo", "clop", "dropout+batch_norm", "counting", "daac"],
+    ids=["ppo", "tf", "clop", "dropout+batch_norm", "counting", "daac"],
 )
 def test_a_resumed_learner_goes_on_bit_for_bit(make_learner, noise_games, assert_same_learners, methods, settings):
     settings = {"total_timesteps": 80, "num_minibatches": 2} | settings

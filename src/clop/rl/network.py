@@ -166,8 +166,8 @@ class Network(nn.Module):
         return output
 
     def branches(self, encoder_map: Tensor) -> Output:
-        """Policy and value once more on the map of a pass, from the slots ``actor_in`` and ``critic_in`` on; for networks
-        with one encoder."""
+        """Policy and value once more on the map of a pass, from the slots ``actor_in`` and ``critic_in`` on; for
+        networks with one encoder."""
         actor_map, critic_map = self.actor_in(encoder_map), self.critic_in(encoder_map)
         output = self._policy(actor_map, None)
         output.value = self._value(critic_map, output.features if actor_map is critic_map else None)

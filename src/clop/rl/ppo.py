@@ -14,6 +14,7 @@ from torch import Tensor
 
 from clop.distributed import Workers
 from clop.errors import DivergedError
+from clop.rl.adam import ADAMS
 from clop.rl.envs.spec import Episodes, Step
 from clop.rl.envs.vector import VectorGames
 from clop.rl.losses import clipped_policy_loss, clipped_value_loss
@@ -53,7 +54,7 @@ class Learner:
         self.config = settings.ppo
         self.games = games(settings)
         self.optimisers = {
-            name: torch.optim.Adam(group, self.config.learning_rate, eps=self.config.adam_epsilon)
+            name: ADAMS[self.config.adam](group, self.config.learning_rate, eps=self.config.adam_epsilon)
             for name, group in self.model.groups().items()
         }
         self.rollout = Rollout(self.config.num_steps, self.games.num_envs, settings.spec.obs_shape, settings.frames)

@@ -41,6 +41,9 @@ class PPOConfig:
     """Norm to which gradients are clipped."""
     adam_epsilon: float = 1e-5
     """Epsilon of Adam."""
+    adam: Literal["torch", "tf"] = "torch"
+    """Where Adam adds epsilon: after the bias correction of the second moment (``torch``), or before it, as TensorFlow
+    does (``tf``), for strict comparisons with OpenAI's logs."""
     advantage_norm: Literal["minibatch", "batch", "micro"] = "minibatch"
     """Transitions over which advantages are normalised: those of one optimiser step, the rollout, or one micro-batch,
     as each worker of OpenAI's code does with its share."""
@@ -68,6 +71,7 @@ class PPOConfig:
         for name in ("gamma", "gae_lambda", "reward_gamma"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"ppo.{name} must lie in [0, 1], got {getattr(self, name)}")
+        check_choices(self, "ppo", ("adam",))
 
     @property
     def batch_size(self) -> int:
