@@ -549,6 +549,25 @@ def asked(monkeypatch):
     return config
 
 
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        ("--preset authors-easy --method clop", ["--clop.variant raster"]),
+        ("--preset authors-hard --method clop_auto", ["--clop-auto.variant raster"]),
+        ("--preset authors-easy --method clop --clop.variant raster", []),
+        ("--preset authors-easy --method ppo", []),
+        ("--preset procgen-easy --method clop", []),
+    ],
+)
+def test_an_authors_preset_says_that_the_layer_is_the_papers(words, flags, asked, tmp_path, capsys):
+    """Fails if somebody who asks for the authors' code is left to believe that its layer is in it."""
+    asked(f"bigfish {words} --out {tmp_path / 'run'}")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.endswith(flag) and "is the paper's" in line for line, flag in zip(lines, flags, strict=True)] == [
+        True for _ in flags
+    ]
+
+
 def test_aliases_and_underscores_are_understood(asked, tmp_path):
     config = asked("--env_name=bigfish --num_levels 7 --distribution-mode hard --total-timesteps 1_000")
     assert (config.game, config.num_levels, config.distribution_mode) == ("bigfish", 7, "hard")

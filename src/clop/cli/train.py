@@ -109,6 +109,8 @@ def run(arguments: argparse.Namespace) -> None:
         _refuse_overridden(arguments, config)
         name = re.sub(r"[^\w.+-]+", "-", f"{config.game}-{config.method}-{config.seed}")
         out = arguments.out or Path("runs") / name
+    for line in _layer_notes(config):
+        print(line)
     complete = is_complete(out, config)
     summary = run_processes(config, out, device, 60 * arguments.checkpoint_minutes)
     if summary is not None:
@@ -154,6 +156,18 @@ def _config(arguments: argparse.Namespace, device: str) -> "TrainConfig":
         "test_every": max(1, config.total_timesteps // 10),
     }
     return config.changed(**(defaults | {name: value for name, value in changes.items() if name in defaults}))
+
+
+def _layer_notes(config: "TrainConfig") -> list[str]:
+    """What the authors' presets leave as in the paper: the layer, which their code has otherwise."""
+    if not config.preset_name.startswith("authors-"):
+        return []
+    return [
+        f"preset {config.preset_name}: the layer of {name} is the paper's; "
+        f"that of the authors' code is {flag_of(name, 'variant')} raster"
+        for name, settings in config.methods.items()
+        if getattr(settings, "variant", None) == "paper"
+    ]
 
 
 def _refuse_overridden(arguments: argparse.Namespace, config: "TrainConfig") -> None:
