@@ -15,7 +15,8 @@ import pytest
 pytest.importorskip("gymnasium")
 
 from clop.errors import UsageError
-from clop.rl.envs.gymnasium import GymnasiumEngine, alike_warning, spec
+from clop.rl.envs.gymnasium import GymnasiumEngine, alike_warning
+from clop.rl.envs.gymnasium_spec import spec
 
 FOLDER = Path(__file__).parent
 MULTIROOM = "gymnasium:MiniGrid-MultiRoom-N4-S5-v0"
@@ -349,7 +350,8 @@ PLAY = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 import multiprocessing
-from clop.rl.envs.gymnasium import GymnasiumEngine, spec
+from clop.rl.envs.gymnasium import GymnasiumEngine
+from clop.rl.envs.gymnasium_spec import spec
 def body():
     engine = GymnasiumEngine("tiny_games:make", (), spec("tiny_games:make", ()), 3, 0, 200, 0, True)
     print(*(process.pid for process in multiprocessing.active_children()), flush=True)

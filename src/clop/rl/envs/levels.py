@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from clop.errors import UsageError, unknown_name
-from clop.rl.envs import gymnasium, procgen
+from clop.rl.envs import gymnasium, gymnasium_spec, procgen
 from clop.rl.envs.backends import choose_backend
 from clop.rl.envs.envpool import EnvPoolEngine
 from clop.rl.envs.procgen import ProcgenEngine
@@ -61,7 +61,7 @@ class LevelSet:
         """What the game shows and takes; a game other than Procgen is made once to look."""
         if is_procgen(self.game):
             return procgen.spec(self.game)
-        return gymnasium.spec(self.game, self.wrappers)
+        return gymnasium_spec.spec(self.game, self.wrappers)
 
     @property
     def text(self) -> str:
