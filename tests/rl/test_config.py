@@ -209,6 +209,14 @@ def test_a_config_goes_through_a_file_and_comes_back_the_same():
     assert list(again.methods) == ["rad", "clop"]
 
 
+def test_a_file_that_lacks_a_setting_of_a_method_is_not_guessed_at():
+    """Values of SNI dropout were once learnt with another mask: the default of today would be wrong."""
+    values = TrainConfig.preset("quick", "maze", "dropout(style=sni)").asdict()
+    del values["methods"]["dropout"]["critic"]
+    with pytest.raises(TypeError, match="Dropout lacks critic"):
+        TrainConfig.fromdict(values)
+
+
 def test_settings_and_levels_of_a_run_are_those_it_was_given():
     """Fails when one of them is lost on the way to the learner."""
     config = TrainConfig.preset(
