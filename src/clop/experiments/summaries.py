@@ -107,6 +107,12 @@ class AgentSummary(_Summary):
     earlier: tuple[Stage, ...] = ()
     """Earlier ends of a run that has grown, the first one first."""
 
+    def asdict(self) -> dict[str, Any]:
+        values = super().asdict()
+        if not self.earlier:  # a run that has not grown is written as before there was growing
+            del values["earlier"]
+        return values
+
     @classmethod
     def fromdict(cls, values: Mapping[str, Any], path: Path) -> Self:
         summary = super().fromdict(values, path)
