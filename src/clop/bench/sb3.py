@@ -5,60 +5,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import gymnasium
-import numpy as np
 import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
-from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from stable_baselines3.common.vec_env import VecNormalize
 from torch import Tensor
 
 from clop.rl.config import TrainConfig
+from clop.rl.envs.gym_vector import GamesVectorEnv
 from clop.rl.envs.levels import LevelSet
 from clop.rl.envs.spec import EnvSpec
 from clop.rl.network import FEATURES, Network, Output
 from clop.rl.settings import NetworkConfig, PPOConfig
-
-
-class SB3Games(VecEnv):
-    """Our games as it takes them."""
-
-    def __init__(self, levels: LevelSet, num_envs: int) -> None:
-        self.games = levels.open(num_envs, seed=1)
-        spec = self.games.spec
-        frame = gymnasium.spaces.Box(0, 255, spec.obs_shape, np.uint8)
-        super().__init__(num_envs, frame, gymnasium.spaces.Discrete(spec.num_actions))
-        self._actions: Any = None
-
-    def reset(self) -> Any:
-        return self.games.observe().obs
-
-    def step_async(self, actions: Any) -> None:
-        self._actions = actions
-
-    def step_wait(self) -> Any:
-        step = self.games.step(self._actions)
-        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        for env, value, length in zip(*step.finished[:3], strict=True):
-            infos[env]["episode"] = {"r": float(value), "l": int(length)}
-        for env, frame in step.cut_off:
-            infos[env] |= {"TimeLimit.truncated": True, "terminal_observation": frame}
-        return self.games.observe().obs, step.rewards, step.dones, infos
-
-    def close(self) -> None:
-        self.games.close()
-
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        return [None] * self.num_envs
-
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        raise NotImplementedError
-
-    def env_method(self, method_name: str, *args: Any, indices: Any = None, **named: Any) -> list[Any]:
-        raise NotImplementedError
-
-    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        return [False] * self.num_envs
+from clop.sb3 import SB3Games
 
 
 class Impala(BaseFeaturesExtractor):
@@ -86,7 +45,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 def make_ppo(levels: LevelSet, config: PPOConfig, encoder: str) -> PPO:
     """Its PPO with our settings and, as its users have it, rewards normalised by ``VecNormalize``; its defaults
     elsewhere."""
-    games = VecNormalize(SB3Games(levels, config.num_envs), norm_obs=False, gamma=config.gamma)
+    games = VecNormalize(SB3Games(GamesVectorEnv(levels, config.num_envs, seed=1)), norm_obs=False, gamma=config.gamma)
     return PPO(
         "CnnPolicy",
         games,

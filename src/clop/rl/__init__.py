@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clop.experiments.agents import load_agent, run
     from clop.rl.config import TrainConfig
+    from clop.rl.envs.gym_vector import make_vec
 
-__all__ = ["TrainConfig", "load_agent", "run"]
+__all__ = ["TrainConfig", "load_agent", "make_vec", "run"]
 
 _HOMES = {
     "TrainConfig": "clop.rl.config",
     "load_agent": "clop.experiments.agents",
+    "make_vec": "clop.rl.envs.gym_vector",
     "run": "clop.experiments.agents",
 }
 
