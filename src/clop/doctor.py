@@ -35,7 +35,12 @@ def examine() -> list[Part]:
         _modules("MiniGrid's games", {"minigrid": "minigrid"}),
         _modules("videos (clop watch)", {"PIL": "pillow", "av": "av"}, extra="rl"),
         _modules("TensorBoard events", {"tensorboardX": "tensorboardX"}, extra="rl"),
-        _modules("ONNX export", {"onnx": "onnx", "onnxscript": "onnxscript"}),
+        _modules(
+            "agents for other programs (clop export)",
+            {"onnx": "onnx", "onnxscript": "onnxscript", "onnxruntime": "onnxruntime", "safetensors": "safetensors"},
+            extra="export",
+        ),
+        _modules("Stable-Baselines3 (clop.sb3)", {"stable_baselines3": "stable-baselines3"}, extra="sb3"),
     ]
 
 

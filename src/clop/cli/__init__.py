@@ -11,6 +11,7 @@ from typing import NoReturn
 import clop
 from clop.cli.agents import add_evaluate, add_plot, add_watch
 from clop.cli.bench import add_bench
+from clop.cli.export import add_export
 from clop.cli.flags import integer, positive
 from clop.cli.methods import add_methods
 from clop.cli.sweep import add_sweep
@@ -126,6 +127,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     add_evaluate(commands)
     add_watch(commands)
     add_plot(commands)
+    add_export(commands)
     add_methods(commands)
     return parser
 

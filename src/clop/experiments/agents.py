@@ -17,6 +17,7 @@ import torch
 from clop import machine
 from clop.distributed import Workers, check_gpus, run_together
 from clop.errors import UsageError
+from clop.experiments.load_export import is_export, load_export
 from clop.experiments.loop import resumable, run_to_end
 from clop.experiments.run_folder import RunFolder, differences
 from clop.experiments.summaries import AgentSummary, EvaluationSummary, Stage
@@ -270,7 +271,9 @@ def is_complete(out: Path, config: TrainConfig) -> bool:
 
 
 def load_agent(path: Path | str, device: torch.device | str = "cpu") -> Agent:
-    """The agent of a run as it was at the last checkpoint."""
+    """The agent of a run as it was at the last checkpoint, or one that ``clop export`` has written."""
+    if is_export(Path(path)):
+        return load_export(Path(path), device)
     folder = RunFolder.open(Path(path), KIND)
     config = folder.read_config(TrainConfig.fromdict)
     state = folder.load()
