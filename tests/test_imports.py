@@ -49,7 +49,9 @@ def test_importing_clop_loads_torch_and_numpy_only():
         ("stable_baselines3", {"sb3.py", "bench/sb3.py", "bench/contestants.py"}),
         ("kornia", {"bench/pixels.py"}),
         ("pooch", {"vision/download.py"}),
-        ("tensorboardX", {"experiments/loop.py"}),
+        ("tensorboardX", {"experiments/trackers.py"}),
+        ("wandb", {"experiments/trackers.py"}),
+        ("huggingface_hub", {"experiments/hub.py"}),
     ],
 )
 def test_few_files_import(module, allowed):

@@ -61,6 +61,18 @@ def _add_setting(parser: Any, flags: Sequence[str], dest: str, hint: Any, help_t
     parser.add_argument(*flags, **(options | _options(hint)))
 
 
+def add_track(parser: argparse.ArgumentParser) -> None:
+    """``--track``, which says where metrics are shown besides the run's folder."""
+    parser.add_argument(
+        "--track",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="tracker that is shown the metrics too: wandb, or wandb-offline without network and account; "
+        "TensorBoard events are always in the run's folder",
+    )
+
+
 def given(arguments: argparse.Namespace, name: str) -> dict[str, Any]:
     """The fields of a group that were set on the command line."""
     prefix = name + _SEPARATOR

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from clop.cli.flags import (
     add_group,
     add_settings,
+    add_track,
     find_device,
     flag_of,
     given,
@@ -88,6 +89,7 @@ def add_train(commands: Any) -> None:
         metavar="X",
         help="minutes between checkpoints (default: %(default)s)",
     )
+    add_track(parser)
     add_settings(parser, TrainConfig, _BY_HAND, _ALIASES)
     add_group(parser, "ppo", PPOConfig, _ALIASES)
     add_group(parser, "network", NetworkConfig, _ALIASES)
@@ -112,7 +114,7 @@ def run(arguments: argparse.Namespace) -> None:
     for line in _layer_notes(config):
         print(line)
     complete = is_complete(out, config)
-    summary = run_processes(config, out, device, 60 * arguments.checkpoint_minutes)
+    summary = run_processes(config, out, device, 60 * arguments.checkpoint_minutes, arguments.track)
     if summary is not None:
         print(f"{'the run is complete: ' if complete else ''}{outcome(summary)}; the run is in {out}")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from clop.cli.flags import add_group, find_device, given, integer, number, refuse_inactive, refuse_settings
+from clop.cli.flags import add_group, add_track, find_device, given, integer, number, refuse_inactive, refuse_settings
 from clop.errors import UsageError
 
 _SETTINGS = (
@@ -87,6 +87,7 @@ def add_vision(commands: Any, words: Sequence[str]) -> None:
         metavar="X",
         help="minutes between checkpoints (default: %(default)s)",
     )
+    add_track(parser)
     for name, config in METHODS.items():
         add_group(parser, name, config)
     parser.set_defaults(run=_run)
@@ -131,7 +132,9 @@ def _run(arguments: argparse.Namespace) -> None:
         if len(runs) > 1 and images not in tasks:
             tasks[images] = load_task(config, moved)
         seconds = 60 * arguments.checkpoint_minutes
-        summary = run(config, path, device, data=moved, checkpoint_seconds=seconds, task=tasks.get(images))
+        summary = run(
+            config, path, device, data=moved, checkpoint_seconds=seconds, task=tasks.get(images), track=arguments.track
+        )
         tests = ", ".join(f"{accuracy:.1f} % on {name}" for name, accuracy in summary.test_accuracy.items())
         print(
             f"{summary.task} with {summary.label} ({summary.scale}, seed {summary.seed}): {tests}; training images "

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ from clop.experiments.load_export import is_export, load_export
 from clop.experiments.loop import resumable, run_to_end
 from clop.experiments.run_folder import RunFolder, differences
 from clop.experiments.summaries import AgentSummary, EvaluationSummary, Stage
+from clop.experiments.trackers import check_trackers
 from clop.files import write_atomic, write_json
 from clop.progress import Progress
 from clop.rl import methods
@@ -135,7 +136,12 @@ class AgentWork:
 
 
 def run(
-    config: TrainConfig, out: Path | str, device: str | None = None, *, checkpoint_seconds: float = 600
+    config: TrainConfig,
+    out: Path | str,
+    device: str | None = None,
+    *,
+    checkpoint_seconds: float = 600,
+    track: Sequence[str] = (),
 ) -> AgentSummary:
     """Train an agent in a folder to the end, evaluate it on seen and unseen levels, and return what came of it.
 
@@ -147,13 +153,18 @@ def run(
         out: The folder of the run.
         device: ``cpu`` or ``cuda``; a GPU if there is one and it is not given.
         checkpoint_seconds: How often the state is written, besides the end and an interrupt.
+        track: Where else the metrics are shown: see :data:`~clop.experiments.trackers.TRACKERS`.
     """
-    summary = run_processes(config, Path(out), device, checkpoint_seconds)
+    summary = run_processes(config, Path(out), device, checkpoint_seconds, track)
     return cast(AgentSummary, summary)  # None only in processes that torchrun has started beside the first
 
 
 def run_processes(
-    config: TrainConfig, out: Path, device: str | None = None, checkpoint_seconds: float = 600
+    config: TrainConfig,
+    out: Path,
+    device: str | None = None,
+    checkpoint_seconds: float = 600,
+    track: Sequence[str] = (),
 ) -> AgentSummary | None:
     """:func:`run`; None in the processes that torchrun has started beside the first."""
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -162,6 +173,7 @@ def run_processes(
     folder = find_run(out, config) if first else None
     if folder is not None and (summary := read_summary(folder, config)) is not None:
         return summary
+    check_trackers(track)
     check_run(config)
     check_gpus(config.processes, device)
     if first and folder is None:
@@ -169,7 +181,7 @@ def run_processes(
             print(f"clop: {warning}", file=sys.stderr)  # noqa: T201
         folder = RunFolder.create(out, KIND, config.asdict())
     preload(config.backend)
-    train = partial(_train, config, folder, device, checkpoint_seconds)
+    train = partial(_train, config, folder, device, checkpoint_seconds, track)
     if folder is None:
         run_together(config.processes, device, train)
         return None
@@ -180,7 +192,9 @@ def run_processes(
             return summarise(folder, work)
 
 
-def _train(config: TrainConfig, folder: RunFolder | None, device: str, checkpoint_seconds: float) -> AgentWork:
+def _train(
+    config: TrainConfig, folder: RunFolder | None, device: str, checkpoint_seconds: float, track: Sequence[str] = ()
+) -> AgentWork:
     """The part of one process in the training."""
     machine.keep_memory()
     workers = Workers()
@@ -190,7 +204,7 @@ def _train(config: TrainConfig, folder: RunFolder | None, device: str, checkpoin
             run_to_end(work, None, checkpoint_seconds, workers)
             return work
         with folder.beating():
-            run_to_end(work, folder, checkpoint_seconds, workers)
+            run_to_end(work, folder, checkpoint_seconds, workers, track)
     return work
 
 

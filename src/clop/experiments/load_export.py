@@ -47,7 +47,7 @@ def load_export(path: Path, device: torch.device | str = "cpu") -> Agent:
     model: Any = OnnxNetwork(file) if about["format"] == "onnx" else _network(config, spec, file, generator).to(device)
     if about["format"] == "onnx" and torch.device(device).type != "cpu":
         raise UsageError(f"an agent in ONNX acts on the CPU here, got {device}; export it to safetensors for a GPU")
-    where = (0, steps, config.total_timesteps, torch.device(device))
+    where = (0, steps, torch.device(device))
     return Agent(model, _Exported(notes), Context(*where, generator, "eval", model), spec)
 
 

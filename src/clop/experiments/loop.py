@@ -7,13 +7,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from clop.distributed import Workers
 from clop.errors import DivergedError, ResumableError, StoppedError, UsageError
 from clop.experiments.run_folder import RunFolder
+from clop.experiments.trackers import tracking
 from clop.progress import Progress
 
 _SHOWN_EVERY = 2.0  # seconds between notes of progress in the folder
@@ -48,7 +49,7 @@ class Trainable(Protocol):
         """What the line of progress says besides rate and time left."""
 
     def events(self, row: Mapping[str, Any]) -> Mapping[str, float]:
-        """A row as TensorBoard events: names with a group, and besides it the speed."""
+        """A row as trackers show it: names with a group, and besides it the speed."""
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on; the entry ``model`` is the network's state dict. Tensors may be those in use:
@@ -63,7 +64,11 @@ class Stopped(BaseException):
 
 
 def run_to_end(
-    work: Trainable, folder: RunFolder | None, checkpoint_seconds: float = 600, workers: Workers | None = None
+    work: Trainable,
+    folder: RunFolder | None,
+    checkpoint_seconds: float = 600,
+    workers: Workers | None = None,
+    track: Sequence[str] = (),
 ) -> None:
     """Go on from the folder's last checkpoint, or from the start, to the end.
 
@@ -75,6 +80,7 @@ def run_to_end(
         folder: Where the run lives; None in all processes but the first.
         checkpoint_seconds: How often the state is written, besides the end and an interrupt.
         workers: The processes of the run, all of which call this.
+        track: Trackers that are told the metrics, besides TensorBoard.
     """
     workers = workers or Workers()
     state = workers.broadcast(folder.load() if folder is not None else None)
@@ -89,8 +95,8 @@ def run_to_end(
         return
     folder.forget_metrics_after(0 if state is None else state["iteration"])
     interrupts = _Interrupts(work.title)
-    with _handling(interrupts), _events(folder, work.done) as events:
-        _run(work, folder, checkpoint_seconds, workers, interrupts, events)
+    with _handling(interrupts), tracking(track, folder, work.done) as log:
+        _run(work, folder, checkpoint_seconds, workers, interrupts, log)
 
 
 def _run(
@@ -99,7 +105,7 @@ def _run(
     checkpoint_seconds: float,
     workers: Workers,
     interrupts: "_Interrupts",
-    events: Any,
+    log: Callable[[Mapping[str, float], int], None],
 ) -> None:
     saved, clock, shown = work.done, time.monotonic(), 0.0
     try:
@@ -112,8 +118,7 @@ def _run(
                 if time.monotonic() - shown > _SHOWN_EVERY:
                     folder.show_progress({"unit": work.unit, **progress.state(), **work.progress()})
                     shown = time.monotonic()
-                for name, value in work.events(row).items():
-                    events.add_scalar(name, value, work.done)
+                log(work.events(row), work.done)
                 stops = interrupts.came
                 save = stops or work.finished or time.monotonic() - clock > checkpoint_seconds
                 workers.broadcast(save)
@@ -190,21 +195,3 @@ def _handling(handler: Any) -> Iterator[None]:
     finally:
         for number, earlier in before.items():
             signal.signal(number, earlier)
-
-
-@contextmanager
-def _events(folder: RunFolder, done: int) -> Iterator[Any]:
-    """A TensorBoard writer that goes on from here, or one that writes nothing where tensorboardX is missing."""
-    try:
-        from tensorboardX import SummaryWriter
-    except ImportError:
-        yield _NoEvents()
-        return
-    # What was logged beyond this step is hidden, since it will be logged again.
-    with SummaryWriter(str(folder.path / "tensorboard"), purge_step=done + 1) as writer:
-        yield writer
-
-
-class _NoEvents:
-    def add_scalar(self, *_: object) -> None:
-        pass

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from clop.errors import UsageError
 from clop.experiments.loop import resumable, run_to_end
 from clop.experiments.run_folder import RunFolder, differences
 from clop.experiments.summaries import VisionSummary
+from clop.experiments.trackers import check_trackers
 from clop.vision import tasks
 from clop.vision.methods import Clop, Plan
 from clop.vision.models import find_network
@@ -92,6 +93,7 @@ def run(
     data: Path | None = None,
     checkpoint_seconds: float = 600,
     task: Task | None = None,
+    track: Sequence[str] = (),
 ) -> VisionSummary:
     """Train a classifier in a folder to the end and return what came of it.
 
@@ -106,8 +108,10 @@ def run(
         data: The folder that holds the images now, if it is not the one in the settings.
         checkpoint_seconds: How often the state is written, besides the end and an interrupt.
         task: The images, if they are loaded already.
+        track: Where else the metrics are shown: see :data:`~clop.experiments.trackers.TRACKERS`.
     """
     out = Path(out)
+    check_trackers(track)
     folder = find_run(out, config, data)
     if folder is not None and (summary := read_summary(folder)) is not None:
         return summary
@@ -116,7 +120,7 @@ def run(
     torch.set_num_threads(config.threads)
     with folder.held(), folder.beating(), resumable(folder):
         work = VisionWork(config, task, device)
-        run_to_end(work, folder, checkpoint_seconds)
+        run_to_end(work, folder, checkpoint_seconds, track=track)
         summary = summarise(work)
         folder.write_summary(summary.asdict())
         _keep_weights(folder, work)
