@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint format bench clean
+.PHONY: install demo test lint format bench docs clean
 
 install: .venv/installed
 
@@ -34,5 +34,13 @@ format: install
 bench: install
 	$(BIN)/clop bench layer
 
+docs: .venv/docs-installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "the documentation is in site/index.html"
+
+.venv/docs-installed: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf site .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
