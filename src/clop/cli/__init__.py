@@ -14,6 +14,7 @@ from clop.cli.bench import add_bench
 from clop.cli.flags import integer, positive
 from clop.cli.methods import add_methods
 from clop.cli.sweep import add_sweep
+from clop.cli.report import add_report
 from clop.cli.train import add_train
 from clop.cli.vision import add_vision
 from clop.errors import UsageError, unknown_name
@@ -127,6 +128,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     add_watch(commands)
     add_plot(commands)
     add_methods(commands)
+    add_report(commands)
     return parser
 
 

@@ -16,15 +16,10 @@ from clop.report.runs import AgentRun
 Curve = Sequence[tuple[float, float]]
 
 
-def curve_of(run: AgentRun, split: str) -> list[tuple[float, float]]:
+def curve_of(run: AgentRun, split: str) -> Curve:
     """Returns of a run over its steps: on training levels the running ones, on unseen ones the tests on the way; the
     evaluations of each stage take the place of what was measured at the same steps."""
-    if split == "train":
-        points = {p.env_steps: p.train_return for p in run.curve if p.train_return is not None}
-    else:
-        points = {p.env_steps: p.test_return for p in run.curve if p.test_return is not None}
-        points |= {stage.env_steps: stage.test.mean for stage in run.stages}
-    return sorted((float(steps), float(value)) for steps, value in points.items())
+    return run.train_curve if split == "train" else run.test_curve
 
 
 def return_at(curve: Curve, steps: float) -> float | None:

@@ -16,6 +16,7 @@ from clop.report.runs import AgentRun, Stage
 from clop.report.stats import Estimate
 
 INTERVALS = ("student", "bootstrap")
+_REPS = 10_000  # of the bootstrap of one game, of which a table has hundreds
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def compare(cell: Cell, base: Cell) -> Comparison:
     }
     rng = stats.generator(0, "improvement", cell.game, cell.variant, base.variant)
     mine, other = (np.array(each.values("test"))[:, None] for each in (cell, base))
-    (improvement,), _ = stats.improvement(mine, other, rng)
+    (improvement,), _ = stats.improvement(mine, other, rng, _REPS)
     level, source, found = _at_equal_training(cell, base)
     return Comparison(cell, base, differences, improvement, level, source, found)
 
@@ -140,7 +141,7 @@ def percent_change(cell: Cell, base: Cell, quantity: str) -> Estimate:
             return 100 * (a - b) / b
 
     rng = stats.generator(0, "percent", cell.game, cell.variant, base.variant, quantity)
-    return stats.estimate_rows(change, [np.array(each.values(quantity))[:, None] for each in (cell, base)], rng, 10_000)
+    return stats.estimate_rows(change, [np.array(each.values(quantity))[:, None] for each in (cell, base)], rng, _REPS)
 
 
 def gap_percent_of_train(cell: Cell) -> Estimate:
@@ -152,4 +153,4 @@ def gap_percent_of_train(cell: Cell) -> Estimate:
             return 100 * (means[..., 1] - means[..., 0]) / means[..., 0]
 
     rows = np.array([[stage.train.mean, stage.test.mean] for stage in cell.stages])
-    return stats.estimate_rows(share, [rows], stats.generator(0, "gap", cell.game, cell.variant), 10_000)
+    return stats.estimate_rows(share, [rows], stats.generator(0, "gap", cell.game, cell.variant), _REPS)

@@ -91,14 +91,31 @@ class AgentRun:
         """At most a few hundred points, all tests among them."""
         return _curve(self.path / "metrics.jsonl")
 
+    @cached_property
+    def train_curve(self) -> list[tuple[float, float]]:
+        """Steps and running return on training levels."""
+        return [(float(p.env_steps), float(p.train_return)) for p in self.curve if p.train_return is not None]
+
+    @cached_property
+    def test_curve(self) -> list[tuple[float, float]]:
+        """Steps and return on unseen levels: of tests on the way, and of the evaluations of each stage."""
+        points = {p.env_steps: p.test_return for p in self.curve if p.test_return is not None}
+        points |= {stage.env_steps: stage.test.mean for stage in self.stages}
+        return sorted((float(steps), float(value)) for steps, value in points.items())
+
 
 @dataclass(frozen=True)
 class VisionRun:
     """A finished run of a classifier."""
 
     path: Path
-    config: Mapping[str, Any] = field(repr=False)
+    about: Mapping[str, Any] = field(repr=False)
+    """What ``config.json`` says."""
     summary: VisionSummary = field(repr=False)
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return self.about["config"]
 
 
 @dataclass(frozen=True)
@@ -139,7 +156,7 @@ class Runs:
                 elif about["kind"] == "vision":
                     values = _read(folder / "summary.json")
                     classifiers.append(
-                        VisionRun(folder, about["config"], VisionSummary.fromdict(values, folder / "summary.json"))
+                        VisionRun(folder, about, VisionSummary.fromdict(values, folder / "summary.json"))
                     )
                 else:
                     problems.append(Problem(folder, "damaged", f"holds a run of unknown kind {about['kind']!r}"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -91,14 +92,14 @@ class Scores:
     def methods(self) -> list[str]:
         return list(self.by_method)
 
-    @property
+    @cached_property
     def common(self) -> tuple[str, ...]:
         """The games that every method has at least one seed of."""
-        return tuple(
-            game
-            for column, game in enumerate(self.games)
-            if all(not np.isnan(scores[:, column]).all() for scores in self.by_method.values())
-        )
+        return self._games_of(self.methods)
+
+    def _games_of(self, methods: Sequence[str]) -> tuple[str, ...]:
+        there = [~np.isnan(self.by_method[method]).all(0) for method in methods]  # (games,) each
+        return tuple(game for game, every in zip(self.games, np.all(there, axis=0), strict=True) if every)
 
     @property
     def holes(self) -> list[str]:
@@ -149,11 +150,9 @@ class Scores:
 
     def improvement(self, x: str, y: str, reps: int = stats.REPS, seed: int = 0) -> "Improvement":
         """The probability that a run of ``x`` beats a run of ``y`` on the same game."""
-        games = [
-            game
-            for column, game in enumerate(self.games)
-            if all(not np.isnan(self.of_method(name, self.games)[:, column]).all() for name in (x, y))
-        ]
+        for name in (x, y):
+            self.of_method(name)  # a wrong name is found here
+        games = self._games_of((x, y))
         rng = stats.generator(seed, "improvement", x, y)
         each, over = stats.improvement(self.of_method(x, games), self.of_method(y, games), rng, reps)
         return Improvement(x, y, dict(zip(games, each, strict=True)), over)

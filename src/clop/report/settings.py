@@ -40,11 +40,11 @@ def _call(game: str, name: str, settings: Mapping[str, Any]) -> str:
     changed = {key: value for key, value in settings.items() if key not in defaults or defaults[key] != value}
     if "alpha" in changed and defaults.get("alpha", 0) is None and changed["alpha"] == paper_alpha(game):
         del changed["alpha"]
-    text = ", ".join(f"{key}={_word(value)}" for key, value in changed.items())
+    text = ", ".join(f"{key}={word(value)}" for key, value in changed.items())
     return f"{name}({text})" if text else name
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
     if value is None:
         return "auto"
     if isinstance(value, bool):
@@ -71,7 +71,7 @@ def scale_text(config: Mapping[str, Any]) -> str:
     shown = {"num_levels", "distribution_mode", "network.encoder", "network.width", "total_timesteps", *_NOT_SCALE}
     if usual is not None:
         changed = {k: v for k, v in flat(config).items() if k.split(".")[0] not in shown and k not in shown}
-        changes = [f"{key} {_word(value)}" for key, value in changed.items() if usual.get(key) != value]
+        changes = [f"{key} {word(value)}" for key, value in changed.items() if usual.get(key) != value]
         if changes:
             text += "; " + ", ".join(changes)
     return text

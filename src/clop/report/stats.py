@@ -231,9 +231,8 @@ def improvement(
         mine, other = (scores[:, game][~np.isnan(scores[:, game])] for scores in (x, y))
         pairs = wins(mine, other)
         n = min(pairs.shape)
-        # How often each run was drawn, instead of the runs: a repetition is then a product with the table of pairs.
-        a, b = (rng.multinomial(size, np.full(size, 1 / size), reps).astype(np.float64) for size in pairs.shape)
-        found = (a @ pairs * b).sum(1) / pairs.size
+        a, b = (rng.integers(size, size=(reps, size)) for size in pairs.shape)  # the runs that were drawn
+        found = np.take_along_axis(pairs[a].mean(1), b, axis=1).mean(1)
         every += found / x.shape[1]
         estimates.append(_of_replicates(float(pairs.mean()), found, confidence, n))
     value = float(np.mean([one.value for one in estimates]))
