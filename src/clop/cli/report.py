@@ -41,6 +41,8 @@ def _report(arguments: argparse.Namespace) -> None:
     for name in arguments.what:
         if name in TABLES:
             print((arguments.out / "tables" / f"{name}.md").read_text())
+        elif name == "claims":
+            print((arguments.out / "claims.md").read_text())
     print(found_text(report.runs))
     for problem in report.runs.problems:
         print(f"{problem.kind}: {problem.path}, {problem.text}")

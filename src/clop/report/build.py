@@ -8,6 +8,8 @@ from pathlib import Path
 
 from clop.errors import UsageError, unknown_name
 from clop.files import write_atomic
+from clop.report import claims
+from clop.report.claim_rules import RULES, TESTS
 from clop.report.figures import save
 from clop.report.modern_figures import OTHER_FIGURES
 from clop.report.paper_figures import PAPER_FIGURES, PaperFigure
@@ -17,7 +19,7 @@ from clop.report.tables import Table, Value, markdown
 
 TABLES: Mapping[str, Callable[[Runs], Table]] = {**PAPER_TABLES, **OTHER_TABLES}
 FIGURES: Mapping[str, PaperFigure] = {figure.name: figure for figure in (*PAPER_FIGURES, *OTHER_FIGURES)}
-NAMES = (*TABLES, *FIGURES)
+NAMES = (*TABLES, *FIGURES, "claims")
 _KINDS = ("svg", "png")
 
 
@@ -74,6 +76,7 @@ class Report:
             lines += [
                 f"- {p.kind}: [{p.path}]({self._relative(p.path, '.')}), {p.text}" for p in self.runs.problems
             ] + [""]
+        lines += ["The paper's claims, and what these runs say of them: [claims.md](claims.md)", ""]
         if tables:
             lines += ["## Tables", ""]
         for name, table in tables.items():
@@ -128,6 +131,12 @@ def found_text(runs: Runs) -> str:
     return text
 
 
+def claims_page(runs: Runs, paths: Iterable[Path | str], out: Path) -> str:
+    """The paper's claims with what these runs say of them."""
+    command = f"clop report {' '.join(Path(path).as_posix() for path in paths)} --what claims --out {out.as_posix()}"
+    return claims.page(claims.verdicts(runs, RULES, TESTS), out, command)
+
+
 def build(paths: Iterable[Path | str], out: Path | str, what: Sequence[str] = ()) -> Report:
     """Write the tables and figures of the runs at these paths and below.
 
@@ -139,10 +148,14 @@ def build(paths: Iterable[Path | str], out: Path | str, what: Sequence[str] = ()
     for name in what:
         if name not in NAMES:
             raise UsageError(unknown_name("table or figure", name, NAMES))
+    paths = list(paths)
     report = Report(Runs.find(paths), Path(out))
     tables = {name: report.table(name) for name in TABLES if not what or name in what}
     figures = {name: report.figure(name) for name in FIGURES if not what or name in what}
-    report.write("runs.md", report.run_list())
+    if not what or "claims" in what:
+        report.write("claims.md", claims_page(report.runs, paths, report.out))
+    if tables or figures:
+        report.write("runs.md", report.run_list())
     if not what:
         report.write("README.md", report.index(tables, figures))
     return report

@@ -191,15 +191,28 @@ def student_estimate(values: ArrayLike, confidence: float = CONFIDENCE) -> Estim
 
 def welch_estimate(a: ArrayLike, b: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
     """The difference of two means with Welch's interval, for samples that need not spread alike."""
-    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    value, n = float(a.mean() - b.mean()), min(len(a), len(b))
+    return contrast_estimate([a, b], [1, -1], confidence)
+
+
+def contrast_estimate(
+    samples: Sequence[ArrayLike], weights: Sequence[float], confidence: float = CONFIDENCE
+) -> Estimate:
+    """A weighted sum of the means of independent samples, with Welch's interval.
+
+    Args:
+        samples: The values of each sample.
+        weights: Of their means, such as (1, −1) for a difference.
+        confidence: Of the interval.
+    """
+    arrays = [np.asarray(sample, dtype=np.float64) for sample in samples]
+    value, n = float(sum(w * x.mean() for w, x in zip(weights, arrays, strict=True))), min(map(len, arrays))
     if n < MIN_SEEDS:
         return Estimate(value, None, None, n)
-    parts = [float(x.var(ddof=1)) / len(x) for x in (a, b)]
+    parts = [w**2 * float(x.var(ddof=1)) / len(x) for w, x in zip(weights, arrays, strict=True)]
     error = math.sqrt(sum(parts))
     if error == 0:
         return Estimate(value, value, value, n)
-    freedom = sum(parts) ** 2 / sum(part**2 / (len(x) - 1) for part, x in zip(parts, (a, b), strict=True))
+    freedom = sum(parts) ** 2 / sum(part**2 / (len(x) - 1) for part, x in zip(parts, arrays, strict=True))
     half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
     return Estimate(value, value - half, value + half, n)
 
