@@ -26,3 +26,11 @@ def test_the_examples_of_the_python_page_run_one_after_another(tmp_path):
     done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert (tmp_path / "runs" / "corridor" / "summary.json").exists()
+
+
+def test_the_examples_of_the_page_of_statistics_run():
+    """Fails for an example whose names or arguments are no longer those of the package."""
+    (shown,) = blocks("docs/statistics.md")
+    done = subprocess.run([sys.executable, "-c", shown], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "starpilot clop" in done.stdout

@@ -35,6 +35,7 @@ def examine() -> list[Part]:
         _modules("MiniGrid's games", {"minigrid": "minigrid"}),
         _modules("videos (clop watch)", {"PIL": "pillow", "av": "av"}, extra="rl"),
         _modules("TensorBoard events", {"tensorboardX": "tensorboardX"}, extra="rl"),
+        _modules("reports (clop report)", {"scipy": "scipy", "matplotlib": "matplotlib"}, extra="report"),
         _modules("ONNX export", {"onnx": "onnx", "onnxscript": "onnxscript"}),
     ]
 

@@ -15,7 +15,7 @@ from clop.report.figures import new_figure
 from clop.report.stats import Estimate, student_estimate
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from clop.report.figures import Figure
 
 _PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b4a9e", "#7f7f00")
 _FIXED = {"ppo": "#4d4d4d", "clop": "#d55e00", "idaac": "#0072b2"}

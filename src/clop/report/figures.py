@@ -13,7 +13,7 @@ from clop.errors import UsageError
 from clop.files import write_atomic
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Figure  # so that others need not import matplotlib for it
 
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860")
 _MARKERS = {"train": "^", "test": "o"}

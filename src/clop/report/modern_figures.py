@@ -17,7 +17,7 @@ from clop.report.stats import Estimate
 from clop.rl.games import GAMES, normalised_return
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from clop.report.figures import Figure
 
 _REPS = 10_000
 

@@ -19,7 +19,7 @@ from clop.report.stats import Estimate, student_estimate
 from clop.rl.games import GAMES, paper_alpha
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from clop.report.figures import Figure
 
 ABLATION_GAMES = ("bigfish", "dodgeball", "chaser")
 _ABLATIONS = ("ppo", "clop", "clop(local=false)", "clop(channel_consistent=false)")

@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 
 from clop.report.stats import Estimate
@@ -99,6 +100,20 @@ class Table:
         quoted = [[*row[:-1], f"`{row[-1]}`" if row[-1] else ""] if commands else row[:-1] for row in rows]
         notes = "".join(f"\n- {note}" for note in self.notes)
         return f"## {self.title}\n\n{markdown(header, quoted)}\n" + (f"{notes}\n" if notes else "")
+
+    def html(self, link: Link | None = None) -> str:
+        """A ``<table>`` for a page; numbers lead to their runs as in Markdown."""
+        lines = ["<table>", f"<caption>{escape(self.title)}</caption>", "<thead><tr>"]
+        lines += [f'<th scope="col">{escape(name)}</th>' for name in self.header] + ["</tr></thead>", "<tbody>"]
+        for row in self.rows:
+            texts = [f"<td>{escape(text)}</td>" for text in self.cells(row)]
+            for position, column in enumerate(self.columns, len(self.label_names) + 1):
+                value = row.values.get(column)
+                if link is not None and value is not None and value.runs:
+                    text = escape(value.text(self.digits))
+                    texts[position] = f'<td><a href="{escape(link(value))}">{text}</a></td>'
+            lines.append(f"<tr>{''.join(texts)}</tr>")
+        return "\n".join([*lines, "</tbody>", "</table>", *(f"<p>{escape(note)}</p>" for note in self.notes)]) + "\n"
 
     def csv(self) -> str:
         """One line a number, with the folders of its runs."""
