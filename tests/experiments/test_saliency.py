@@ -9,8 +9,8 @@ from clop.cli import main
 from clop.errors import UsageError
 from clop.experiments import agents
 from clop.experiments.record import RunRecord
-from clop.experiments.saliency import SaliencyConfig, agent_label, look, measure, over_levels, over_seeds
-from clop.report.saliency import table
+from clop.experiments.saliency import SaliencyConfig, agent_label, look, measure, over_levels
+from clop.report.saliency import groups, table
 from clop.rl.config import TrainConfig
 from clop.rl.envs.backends import installed_backends
 
@@ -54,9 +54,9 @@ def test_the_record_has_every_network_and_a_control_of_random_weights(runs):
     assert labels == ["clop", "ppo", *["random weights"] * 5]
     control = [row["entropy"]["mean"] for row in record.metrics["networks"][2:]]
     assert len(set(control)) == 5  # each has weights of its own
-    for group in record.metrics["groups"]:
-        assert 0 < group["entropy"]["mean"] <= 1
-        assert 0 < group["half_mass"]["mean"] <= 0.5
+    for group in groups(record):
+        assert 0 < group.estimate("entropy").value <= 1
+        assert 0 < group.estimate("half_mass").value <= 0.5
     text = table(record)
     assert "| random weights |     5 |" in text
     assert "40 frames" in text
@@ -109,12 +109,6 @@ def test_the_interval_over_frames_is_that_of_levels():
 def test_empty_maps_are_left_out_of_the_mean():
     assert over_levels(np.array([0.5, np.nan]), np.array([0, 1]), 0)["mean"] == 0.5
     assert over_levels(np.array([np.nan]), np.array([0]), 0)["mean"] is None
-
-
-def test_below_three_seeds_there_is_no_interval_and_from_there_on_it_is_students():
-    assert over_seeds([0.1, 0.2]) == {"mean": pytest.approx(0.15), "low": None, "high": None}
-    found = over_seeds([1.0, 2.0, 3.0])
-    assert found["high"] == pytest.approx(2 + 4.30265 / 3**0.5, abs=1e-4)  # t of two degrees of freedom
 
 
 def test_a_label_names_what_is_not_default():

@@ -1,7 +1,6 @@
 """What trained networks look at: the same frames for all of them, as a picture or as numbers with intervals."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -98,17 +97,14 @@ def look(paths: Sequence[Path], config: SaliencyConfig) -> tuple[Frames, dict[st
 def measure(paths: Sequence[Path], config: SaliencyConfig) -> RunRecord:
     """How concentrated the maps of runs are, beside those of networks with random weights, as a record.
 
-    Of each run the mean over frames, with an interval of 95 % from a bootstrap of the levels that the frames are of,
-    and over the runs of a method the mean with Student's interval, from three seeds on. Empty maps, which have no
-    numbers, are counted.
+    Of each network the mean over frames, with an interval of 95 % from a bootstrap of the levels that the frames are
+    of. Empty maps, which have no numbers, are counted.
     """
     builder = RecordBuilder("saliency", {"runs": [str(path) for path in paths], **_plain(config)})
     frames, lookers, controls = _open(paths, config)
     rows = [_row(looker, frames, config.seed) for looker in (*lookers, *controls)]
-    labels = list(dict.fromkeys(row["label"] for row in rows))
-    groups = [_group(label, [row for row in rows if row["label"] == label]) for label in labels]
     about = {"frames": len(frames.pixels), "levels": len(set(frames.levels.tolist())), "source": frames.text}
-    return builder.record(about | {"groups": groups, "networks": rows})
+    return builder.record(about | {"networks": rows})
 
 
 def _plain(config: SaliencyConfig) -> dict[str, Any]:
@@ -140,27 +136,6 @@ def over_levels(values: NDArray[np.float64], levels: NDArray[np.int64], seed: in
     means = sums[drawn].sum(1) / counts[drawn].sum(1)
     low, high = np.quantile(means, (0.025, 0.975))
     return {"mean": float(values[there].mean()), "low": float(low), "high": float(high)}
-
-
-def _group(label: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    group: dict[str, Any] = {"label": label, "seeds": [row["seed"] for row in rows]}
-    group["empty"] = float(np.mean([row["empty"] for row in rows]))
-    for name in MEASURES:
-        group[name] = over_seeds([row[name]["mean"] for row in rows if row[name]["mean"] is not None])
-    return group
-
-
-def over_seeds(means: Sequence[float]) -> dict[str, float | None]:
-    """Mean over networks; with Student's interval of 95 % from three of them on."""
-    if not means:
-        return {"mean": None, "low": None, "high": None}
-    mean = float(np.mean(means))
-    if len(means) < 3:
-        return {"mean": mean, "low": None, "high": None}
-    from scipy import stats
-
-    half = float(stats.t.ppf(0.975, len(means) - 1)) * float(np.std(means, ddof=1)) / math.sqrt(len(means))
-    return {"mean": mean, "low": mean - half, "high": mean + half}
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------
