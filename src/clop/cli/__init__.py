@@ -15,6 +15,7 @@ from clop.cli.flags import integer, positive
 from clop.cli.methods import add_methods
 from clop.cli.sweep import add_sweep
 from clop.cli.report import add_report
+from clop.cli.page import add_page
 from clop.cli.saliency import add_saliency
 from clop.cli.train import add_train
 from clop.cli.vision import add_vision
@@ -128,6 +129,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     add_evaluate(commands)
     add_watch(commands)
     add_saliency(commands)
+    add_page(commands)
     add_plot(commands)
     add_methods(commands)
     add_report(commands)

@@ -63,8 +63,8 @@ def note(record: RunRecord) -> str:
     metrics = record.metrics
     return (
         f"{metrics['frames']} frames of {metrics['levels']} levels ({metrics['source']}), the same for all; score: "
-        f"{record.config['target']}. Entropy is in units of its maximum. In brackets an interval of 95 %: over networks "
-        "from three seeds on, over levels where there is one network, and none of two."
+        f"{record.config['target']}. Entropy is in units of its maximum. In brackets an interval of 95 %: over "
+        "networks from three seeds on, over levels where there is one network, and none of two."
     )
 
 

@@ -1,0 +1,49 @@
+"""Pieces of HTML."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from clop.report.stats import Estimate
+
+__all__ = ["anchor", "escape", "link", "number", "paragraph", "spaced", "table"]
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
+    """A table that scrolls sideways where it is wider than the page; header and cells are HTML already."""
+    head = "".join(f'<th scope="col">{cell}</th>' for cell in header)
+    body = "".join(
+        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>' for first, *rest in rows
+    )
+    title = f"<caption>{caption}</caption>" if caption else ""
+    return f'<div class="wide" tabindex="0"><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def number(estimate: Estimate | None, digits: int = 2) -> str:
+    """``4.31 <span>[3.9, 4.7]</span>``; a dash for what is not known."""
+    if estimate is None or estimate.value != estimate.value:
+        return "–"
+    text = f"{estimate.value:.{digits}f}"
+    if estimate.low is None or estimate.high is None:
+        return text
+    return f'{text} <span class="interval">[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]</span>'
+
+
+def link(target: str, text: str) -> str:
+    """To a place on the page."""
+    return f'<a href="#{target}">{text}</a>'
+
+
+def anchor(kind: str, *words: object) -> str:
+    """The name of a place on the page, which follows from what it is about."""
+    digest = hashlib.sha256("\n".join(map(str, words)).encode()).hexdigest()
+    return f"{kind}-{digest[:10]}"
+
+
+def paragraph(text: str) -> str:
+    return f"<p>{escape(text)}</p>"
+
+
+def spaced(count: int) -> str:
+    """``1 000 000``, with narrow spaces that do not break."""
+    return f"{count:,}".replace(",", "\u202f")

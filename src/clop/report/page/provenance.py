@@ -1,0 +1,79 @@
+"""Where each number comes from: the runs of every cell, with command, commit, machine and seed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from clop.report.outcomes import cells
+from clop.report.page import classifiers
+from clop.report.page.html import escape, spaced, table
+from clop.report.page.results import cell_anchor
+from clop.report.runs import Problem, Runs
+
+
+def section(runs: Runs) -> str:
+    """A foldable list for each number, and the runs that are in no table."""
+    parts = []
+    for cell in cells(runs.agents):
+        rows = [
+            [
+                str(run.seed),
+                f"{stage.train.mean:.2f} <small>± {stage.train.standard_error or 0:.2f}</small>",
+                f"{stage.test.mean:.2f} <small>± {stage.test.standard_error or 0:.2f}</small>",
+                f"{stage.test.episodes}, {escape(stage.test.protocol)}",
+                *_origin(run.about, str(run.path)),
+            ]
+            for run, stage in zip(cell.runs, cell.stages, strict=True)
+        ]
+        title = f"{cell.game}, {cell.variant}, {spaced(cell.env_steps)} steps"
+        header = ["seed", "training levels", "unseen levels", "episodes", *_HEADER]
+        parts.append(_details(cell_anchor(cell), title, cell.scale, table(header, rows)))
+    for (task, scale, label), same in classifiers.groups(runs.classifiers).items():
+        rows = [
+            [
+                str(run.summary.seed),
+                ", ".join(f"{name} {value:.1f}" for name, value in run.summary.test_accuracy.items()),
+                *_origin(run.about, str(run.path)),
+            ]
+            for run in same
+        ]
+        place = classifiers.group_anchor(task, scale, label)
+        parts.append(_details(place, f"{task}, {label}", scale, table(["seed", "test, %", *_HEADER], rows)))
+    if not parts and not runs.problems:
+        return ""
+    return f"""<section id="runs">
+<h2>Runs</h2>
+<p>What every number above is made of. ± is the standard error over episodes of one agent.</p>
+{"".join(parts)}
+{_problems(runs.problems)}
+</section>"""
+
+
+_HEADER = ("command", "commit", "machine", "folder")
+
+
+def _origin(about: Mapping[str, Any], path: str) -> list[str]:
+    machine = about.get("machine", {})
+    versions = machine.get("versions", {})
+    text = [machine.get("processor"), f"torch {versions['torch']}" if versions.get("torch") else None]
+    started = str(about.get("started", ""))[:10]
+    commit = about.get("commit") or "not known"
+    return [
+        f"<code>{escape(about.get('command') or 'not known')}</code>",
+        f'<code title="{escape(commit)}">{escape(commit[:9] + ("-dirty" if commit.endswith("-dirty") else ""))}</code>',
+        escape(", ".join(filter(None, [*text, started]))) or "not known",
+        f"<code>{escape(path)}</code>",
+    ]
+
+
+def _details(place: str, title: str, scale: str, inside: str) -> str:
+    return (
+        f'<details id="{place}" class="runs"><summary>{escape(title)} <small>{escape(scale)}</small></summary>'
+        f"{inside}</details>"
+    )
+
+
+def _problems(problems: Sequence[Problem]) -> str:
+    if not problems:
+        return ""
+    rows = [[f"<code>{escape(str(each.path))}</code>", escape(each.kind), escape(each.text)] for each in problems]
+    return f"<h3>Runs in no table</h3>{table(['folder', 'why', 'detail'], rows)}"
