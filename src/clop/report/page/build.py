@@ -91,8 +91,8 @@ def _document(count: int, sections: Sequence[str]) -> str:
 <header>
 <h1>Swapping neighbours to generalise</h1>
 <p class="lead">CLOP is a layer that swaps neighbouring positions of a feature map while a network trains, so that it
-cannot rely on where exactly things are. Try it, and see what came of it in {runs}, with seeds, intervals and the command
-behind each number.</p>
+cannot rely on where exactly things are. Try it, and see what came of it in {runs}, with seeds, intervals and the
+command behind each number.</p>
 </header>
 <nav aria-label="sections"><div>{links}
 <button type="button" id="theme" class="needs-js">light / dark</button></div></nav>
@@ -100,8 +100,8 @@ behind each number.</p>
 {"".join(sections)}
 </main>
 <footer><p>Written by <code>clop page</code>. The layer is that of Bertoin and Rachelson, <i>Local Feature Swapping for
-Generalization in Reinforcement Learning</i> (2022); numbers called the paper’s are theirs. This page asks for nothing from
-anywhere.</p></footer>
+Generalization in Reinforcement Learning</i> (2022); numbers called the paper’s are theirs. This page asks for nothing
+from anywhere.</p></footer>
 <script type="module">
 {bundle()}</script>
 </body>

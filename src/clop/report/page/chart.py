@@ -9,7 +9,15 @@ from clop.report.page.html import escape, spaced
 
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 52, 16, 14, 40
+COLOURS = 8
+"""How many there are before they come again, with another mark."""
 _SPLITS = ("train", "test")
+_SHAPES = (  # around a point: a disc, a square, a triangle, a diamond
+    "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z",
+    "m-3-3h6v6h-6z",
+    "m0-4l4 7h-8z",
+    "m0-4.5l4 4.5l-4 4.5l-4-4.5z",
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ def chart(title: str, curves: Mapping[str, Mapping[str, Curve]], colours: Mappin
     Args:
         title: For who does not see it.
         curves: By method, then ``train`` and ``test``.
-        colours: Number of each method's colour.
+        colours: Number of each method, which decides its colour and its mark.
     """
     scale = scale_of(curves)
     drawn = "".join(_method(scale, name, splits, colours[name]) for name, splits in curves.items())
@@ -58,16 +66,17 @@ def chart(title: str, curves: Mapping[str, Mapping[str, Curve]], colours: Mappin
     )
 
 
-def _method(scale: Scale, name: str, splits: Mapping[str, Curve], colour: int) -> str:
+def _method(scale: Scale, name: str, splits: Mapping[str, Curve], index: int) -> str:
+    shapes = {"train": None, "test": _SHAPES[index // COLOURS % len(_SHAPES)]}
     return "".join(
-        f'<g class="line {split} m{colour}" data-method="{escape(name)}" data-split="{split}">'
-        f"{_curve(scale, splits[split], split)}</g>"
+        f'<g class="line {split} m{index % COLOURS}" data-method="{escape(name)}" data-split="{split}">'
+        f"{_curve(scale, splits[split], shapes[split])}</g>"
         for split in _SPLITS
         if split in splits and splits[split].seeds
     )
 
 
-def _curve(scale: Scale, curve: Curve, split: str) -> str:
+def _curve(scale: Scale, curve: Curve, shape: str | None) -> str:
     parts = []
     band = [point for point in curve.mean if point.low is not None]
     if len(band) > 1:
@@ -77,14 +86,13 @@ def _curve(scale: Scale, curve: Curve, split: str) -> str:
         parts += [f'<path class="seed" d="{scale.path(_thinned(seed))}"/>' for seed in curve.seeds]
     if curve.mean:
         parts.append(f'<path class="mean" d="{scale.path([(p.steps, p.value) for p in curve.mean])}"/>')
-    if split == "test":
-        parts += [_mark(scale, point) for point in curve.mean]
+    if shape is not None:
+        parts += [_mark(scale, point, shape) for point in curve.mean]
     return "".join(parts)
 
 
-def _mark(scale: Scale, point: Point) -> str:
-    x, y = scale.x(point.steps), scale.y(point.value)
-    return f'<circle class="mark" cx="{x:g}" cy="{y:g}" r="2.5"/>'
+def _mark(scale: Scale, point: Point, shape: str) -> str:
+    return f'<path class="mark" d="M{scale.x(point.steps):g} {scale.y(point.value):g}{shape}"/>'
 
 
 def _thinned(seed: Sequence[tuple[int, float]], most: int = 120) -> Sequence[tuple[int, float]]:

@@ -62,7 +62,8 @@ def _at_grid(lines: Sequence[Sequence[tuple[int, float]]]) -> Curve:
     if first > last:
         return Curve([], lines)
     grid = np.unique(np.linspace(first, last, _POINTS).round().astype(np.int64))
-    values = np.array([np.interp(grid, *zip(*line, strict=True)) for line in lines])  # (runs, points)
+    columns = [np.array(line, np.float64).T for line in lines]
+    values = np.array([np.interp(grid, steps, returns) for steps, returns in columns])  # (runs, points)
     return Curve([_point(int(at), column.tolist()) for at, column in zip(grid, values.T, strict=True)], lines)
 
 

@@ -16,7 +16,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "
         f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>' for first, *rest in rows
     )
     title = f"<caption>{caption}</caption>" if caption else ""
-    return f'<div class="wide" tabindex="0"><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    inside = f"{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="wide" tabindex="0"><table>{inside}</table></div>'
 
 
 def number(estimate: Estimate | None, digits: int = 2) -> str:

@@ -25,9 +25,9 @@ def section() -> str:
     )
     return f"""<section id="layer">
 <h2>The layer, live</h2>
-<p>CLOP visits the positions of a feature map once each in random order. With probability <i>alpha</i> a position trades places
-with a direct neighbour, in all channels alike. Here each tile of the image is one position of the map. What you see is the layer
-itself: a seed draws the same permutation as in Python, bit for bit.</p>
+<p>CLOP visits the positions of a feature map once each in random order. With probability <i>alpha</i> a position
+trades places with a direct neighbour, in all channels alike. Here each tile of the image is one position of the map.
+What you see is the layer itself: a seed draws the same permutation as in Python, bit for bit.</p>
 <noscript>{_still(frame)}</noscript>
 <div class="layer needs-js">
 <form class="controls" id="layer-form" autocomplete="off">

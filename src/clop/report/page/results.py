@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from clop.report import published
 from clop.report.outcomes import Cell, cells
 from clop.report.page import chart
+from clop.report.page.chart import COLOURS
 from clop.report.page.curves import Curve, test_curve, training_curve
 from clop.report.page.html import anchor, escape, link, number, spaced, table
 from clop.report.runs import AgentRun
 from clop.rl.games import GAMES
 
-COLOURS = 8
-"""How many colours there are before they come again."""
+MARKS = ("●", "■", "▲", "◆")
+_MANY = 6  # methods, of which only the first few are switched on at the beginning
+_FEW = 2
 _FIRST = ("ppo", "clop")
 
 
@@ -53,9 +55,9 @@ def _place(method: str) -> tuple[int, str]:
 
 
 def colours(groups: Sequence[Comparable]) -> dict[str, int]:
-    """A colour for each method, the same in all charts."""
+    """A number for each method, the same in all charts, which decides its colour and its mark."""
     names = sorted({name for group in groups for name in group.by_method}, key=_place)
-    return {name: index % COLOURS for index, name in enumerate(names)}
+    return {name: index for index, name in enumerate(names)}
 
 
 def section(runs: Sequence[AgentRun]) -> str:
@@ -73,20 +75,22 @@ def section(runs: Sequence[AgentRun]) -> str:
         shown += f"<details{'' if main else ' open'}><summary>{title}</summary>{inside}</details>"
     return f"""<section id="results">
 <h2>Results</h2>
-<p>Return over training. Solid lines with dots are unseen levels, dashed lines the running return of training. A band is an interval
-of 95 % over seeds and is drawn from three seeds on; each seed is a faint line. Point at a chart, or focus it and press the arrow
-keys, for the numbers. Every number in a table leads to its runs.</p>
+<p>Return over training. Solid lines with marks are unseen levels, dashed lines the running return of training. A band
+is an interval of 95 % over seeds and is drawn from three seeds on; each seed is a faint line. Point at a chart, or
+focus it and press the arrow keys, for the numbers. Every number in a table leads to its runs.</p>
 {_legend(numbers)}
 {shown}
 </section>"""
 
 
 def _legend(numbers: Mapping[str, int]) -> str:
+    first = len(numbers) if len(numbers) <= _MANY else _FEW
     methods = "".join(
-        f'<label class="key m{colour}"><input type="checkbox" data-toggle-method="{escape(name)}" checked>'
-        f"<i></i>{escape(name)}</label>"
-        for name, colour in numbers.items()
+        f'<label class="key m{index % COLOURS}"><input type="checkbox" data-toggle-method="{escape(name)}"'
+        f"{' checked' if index < first else ''}><i>{_mark(index)}</i>{escape(name)}</label>"
+        for name, index in numbers.items()
     )
+    methods += '<button type="button" data-toggle-all>all</button>' if first < len(numbers) else ""
     parts = "".join(
         f'<label class="key"><input type="checkbox" data-toggle-part="{part}" checked>{text}</label>'
         for part, text in (
@@ -100,6 +104,10 @@ def _legend(numbers: Mapping[str, int]) -> str:
         f'<form class="legend needs-js" autocomplete="off"><fieldset><legend>methods</legend>{methods}</fieldset>'
         f"<fieldset><legend>show</legend>{parts}</fieldset></form>"
     )
+
+
+def _mark(index: int) -> str:
+    return MARKS[index // COLOURS % len(MARKS)]
 
 
 def _game(group: Comparable, numbers: Mapping[str, int]) -> str:
@@ -124,7 +132,8 @@ def _data(curves: Mapping[str, Mapping[str, Curve]], numbers: Mapping[str, int])
         "right": chart.WIDTH - chart.RIGHT,
         "methods": {
             name: {
-                "colour": numbers[name],
+                "colour": numbers[name] % COLOURS,
+                "mark": _mark(numbers[name]),
                 **{split: [point.plain() for point in curve.mean] for split, curve in splits.items()},
             }
             for name, splits in curves.items()

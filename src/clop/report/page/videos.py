@@ -67,8 +67,8 @@ def section(videos: Iterable[Video]) -> str:
         return ""
     return f"""<section id="agents">
 <h2>Agents</h2>
-<p>Agents on the same levels side by side, in evaluation mode. Where there is heat beside a frame, it shows what raises the logit of
-the chosen action, by Grad-CAM.</p>
+<p>Agents on the same levels side by side, in evaluation mode. Where there is heat beside a frame, it shows by Grad-CAM
+what raises the logit of the chosen action.</p>
 <div class="videos">{shown}</div>
 </section>"""
 

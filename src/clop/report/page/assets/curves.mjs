@@ -2,16 +2,27 @@
 
 export function startCurves(root) {
   const hidden = new Set();
-  root.querySelectorAll("[data-toggle-method]").forEach((box) =>
-    box.addEventListener("change", () => {
-      const method = box.dataset.toggleMethod;
-      if (box.checked) hidden.delete(method);
-      else hidden.add(method);
-      root.querySelectorAll("g[data-method]").forEach((line) => {
-        if (line.dataset.method === method) line.classList.toggle("off", !box.checked);
-      });
-    }),
-  );
+  const boxes = [...root.querySelectorAll("[data-toggle-method]")];
+  const all = root.querySelector("[data-toggle-all]");
+
+  function update() {
+    for (const box of boxes) {
+      if (box.checked) hidden.delete(box.dataset.toggleMethod);
+      else hidden.add(box.dataset.toggleMethod);
+    }
+    root.querySelectorAll("g[data-method]").forEach((line) => {
+      line.classList.toggle("off", hidden.has(line.dataset.method));
+    });
+    if (all !== null) all.textContent = hidden.size > 0 ? "all" : "none";
+  }
+
+  for (const box of boxes) box.addEventListener("change", update);
+  all?.addEventListener("click", () => {
+    const checked = hidden.size > 0;
+    for (const box of boxes) box.checked = checked;
+    update();
+  });
+  update();
   root.querySelectorAll("[data-toggle-part]").forEach((box) =>
     box.addEventListener("change", () => root.classList.toggle(`no-${box.dataset.togglePart}`, !box.checked)),
   );
@@ -43,7 +54,7 @@ function startChart(figure, hidden) {
       .map(([name, method]) => {
         const row = document.createElement("p");
         row.className = `m${method.colour}`;
-        row.append(mark(), strong(name), ` unseen ${at(method.test, steps)}, training ${at(method.train, steps)}`);
+        row.append(mark(method.mark), strong(name), ` unseen ${at(method.test, steps)}, training ${at(method.train, steps)}`);
         return row;
       });
   }
@@ -98,6 +109,8 @@ function strong(words) {
   return made;
 }
 
-function mark() {
-  return document.createElement("i");
+function mark(sign) {
+  const made = document.createElement("i");
+  made.textContent = sign;
+  return made;
 }

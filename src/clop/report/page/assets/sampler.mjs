@@ -96,9 +96,17 @@ function partners(size, variant) {
   return [table, counts];
 }
 
+const tables = new Map(); // of partners, which do not change from draw to draw
+
+function partnersOf(size, variant) {
+  const key = `${variant} ${size.join("x")}`;
+  if (!tables.has(key)) tables.set(key, partners(size, variant));
+  return tables.get(key);
+}
+
 // Permutations of the positions of a map of this size: y[k] = x[p[k]] over row-major positions.
 export function draw(seed, size, num, alpha, variant, local) {
-  const [table, counts] = partners(size, variant);
+  const [table, counts] = partnersOf(size, variant);
   const positions = counts.length;
   const sweeps = variant === "raster";
   const accept = sweeps ? 0.5 * alpha : alpha;
