@@ -96,11 +96,11 @@ def _write_classifier(path: Path, method="plain", seed=0, test=80.0, task="mnist
     return path
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def write_agent():
     return _write_agent
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def write_classifier():
     return _write_classifier

@@ -33,7 +33,8 @@ def film_runs(paths: Iterable[Path], out: Path, config: WatchConfig | None = Non
     films = []
     for levels, methods in chosen.items():
         name = f"{levels.game.rpartition(':')[2]}-{levels.num_levels}-levels"
-        films += film({label: path for label, (path, _) in methods.items()}, levels, out / name, config)
+        runs = {label: methods[label][0] for label in sorted(methods, key=lambda label: (label != "ppo", label))}
+        films += film(runs, levels, out / name, config)
     return films
 
 

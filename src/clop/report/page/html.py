@@ -24,10 +24,14 @@ def number(estimate: Estimate | None, digits: int = 2) -> str:
     """``4.31 <span>[3.9, 4.7]</span>``; a dash for what is not known."""
     if estimate is None or estimate.value != estimate.value:
         return "–"
-    text = f"{estimate.value:.{digits}f}"
+    text = _signed(estimate.value, digits)
     if estimate.low is None or estimate.high is None:
         return text
-    return f'{text} <span class="interval">[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]</span>'
+    return f'{text} <span class="interval">[{_signed(estimate.low, digits)}, {_signed(estimate.high, digits)}]</span>'
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{value:.{digits}f}".replace("-", "−")
 
 
 def link(target: str, text: str) -> str:
