@@ -109,7 +109,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         description="Train the paper's small CNN on handwritten digits drawn small, and test it on digits that fill "
         "the frame: plain, with dropout, with batch norm and with CLOP. Then train PPO with and without CLOP on the "
         "game starpilot, side by side on one core each, evaluate both on seen and unseen levels, and film them on the "
-        "same unseen level. No download. Interrupted, it goes on.",
+        "same unseen level. It ends with a page of all that, which opens in a browser. No download. Interrupted, it "
+        "goes on.",
     )
     demo.add_argument("--out", type=Path, default=Path("demo"), help="folder to write (default: %(default)s)")
     demo.add_argument("--epochs", type=positive, default=15, help="epochs on the digits (default: %(default)s)")
@@ -169,6 +170,7 @@ def _picture(arguments: argparse.Namespace) -> None:
 
 def _demo(arguments: argparse.Namespace) -> None:
     from clop import demo, demo_agents, machine
+    from clop.report.page.build import write_page
 
     machine.keep_memory()
     print(demo.run(arguments.out, arguments.epochs, arguments.seed))
@@ -176,5 +178,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     game = demo_agents.GAME
     print(
         f"Tables (digits.md, {game}.md), figures (digits.png, {game}.png), a video of both agents on the same unseen "
-        f"levels ({game}.mp4) and the runs are in {arguments.out}"
+        f"levels ({game}.mp4, {game}.webm) and the runs are in {arguments.out}"
     )
+    page = write_page([arguments.out], arguments.out / "page")
+    print(f"All of it is on a page, with the layer to play with; open {page.path.resolve()}")
