@@ -10,8 +10,10 @@ from clop.errors import UsageError
 from clop.experiments.record import RunRecord
 from clop.files import write_atomic
 from clop.report import saliency
-from clop.report.page import classifiers, layer, provenance, results, videos
+from clop.report.build import TABLES
+from clop.report.page import classifiers, layer, provenance, results, tables, videos
 from clop.report.page.html import escape, paragraph, table
+from clop.report.page.links import Links
 from clop.report.runs import Runs
 
 MODULES = ("sampler", "layer", "curves", "claims", "main")
@@ -47,16 +49,17 @@ def write_page(paths: Sequence[Path], out: Path) -> Page:
             raise UsageError(f"{path} does not exist; expected a run, a sweep, or a folder that holds some")
     found = Runs.find(path for path in paths if path.is_dir())
     shown = videos.find_videos(paths, out) + videos.find_videos([out / videos.FOLDER], Path("/dev/null"))
-    records = _saliency_records(paths)
+    records, links = _saliency_records(paths), Links()
     count = len(found.agents) + len(found.classifiers)
     sections = [
         layer.section(),
         results.section(found.agents),
         classifiers.section(found.classifiers),
+        tables.section({name: make(found) for name, make in TABLES.items()} if count else {}, links),
         videos.section(shown),
         _saliency(records),
-        provenance.section(found),
     ]
+    sections.append(provenance.section(found, links))  # last, when all links are known
     html = _document(count, [section for section in sections if section])
     videos.copy_videos([video for video in shown if video.files[0].parent != out / videos.FOLDER], out)
     path = out / "index.html"
@@ -121,7 +124,7 @@ def _saliency_records(paths: Sequence[Path]) -> list[RunRecord]:
 def _saliency(records: Sequence[RunRecord]) -> str:
     if not records:
         return ""
-    tables = "".join(
+    articles = "".join(
         f'<article class="game"><h3>{escape(record.metrics["source"])}</h3>'
         f"{table(saliency.HEADER, [[escape(cell) for cell in group.cells] for group in saliency.groups(record)])}"
         f"{paragraph(saliency.note(record))}<p class='faint'><code>{escape(record.command)}</code></p></article>"
@@ -131,5 +134,5 @@ def _saliency(records: Sequence[RunRecord]) -> str:
 <h2>What agents look at</h2>
 <p>How concentrated the heat of Grad-CAM is on the deepest map, beside networks with random weights, which are the
 control.</p>
-{tables}
+{articles}
 </section>"""

@@ -3,21 +3,35 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import repeat
 
 from clop.report.stats import Estimate
 
 __all__ = ["anchor", "escape", "link", "number", "paragraph", "spaced", "table"]
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """A table that scrolls sideways where it is wider than the page; header and cells are HTML already."""
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", ids: Sequence[str] | None = None
+) -> str:
+    """A table that scrolls sideways where it is wider than the page; header and cells are HTML already.
+
+    Args:
+        header: Of the columns.
+        rows: Each as long as the header.
+        caption: Above it.
+        ids: Of the rows, for links to them; an empty one is none.
+    """
     head = "".join(f'<th scope="col">{cell}</th>' for cell in header)
-    body = "".join(
-        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>' for first, *rest in rows
-    )
+    body = "".join(_row(row, name) for row, name in zip(rows, ids or repeat(""), strict=False))
     title = f"<caption>{caption}</caption>" if caption else ""
     inside = f"{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
     return f'<div class="wide" tabindex="0"><table>{inside}</table></div>'
+
+
+def _row(cells: Sequence[str], name: str) -> str:
+    first, *rest = cells
+    place = f' id="{name}"' if name else ""
+    return f'<tr{place}><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>'
 
 
 def number(estimate: Estimate | None, digits: int = 2) -> str:

@@ -1,18 +1,29 @@
 """Where each number comes from: the runs of every cell, with command, commit, machine and seed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from clop.report.outcomes import cells
 from clop.report.page import classifiers
 from clop.report.page.html import escape, spaced, table
+from clop.report.page.links import Links, run_anchor
 from clop.report.page.results import cell_anchor
 from clop.report.runs import Problem, Runs
 
 
-def section(runs: Runs) -> str:
+def section(runs: Runs, links: Links) -> str:
     """A foldable list for each number, and the runs that are in no table."""
     parts = []
+    seen: set[str] = set()
+
+    def ids(paths: Iterable[Path]) -> list[str]:
+        """A run that is in several lists has its place in the first."""
+        names = [run_anchor(path) for path in paths]
+        new = ["" if name in seen else name for name in names]
+        seen.update(names)
+        return new
+
     for cell in cells(runs.agents):
         rows = [
             [
@@ -26,7 +37,8 @@ def section(runs: Runs) -> str:
         ]
         title = f"{cell.game}, {cell.variant}, {spaced(cell.env_steps)} steps"
         header = ["seed", "training levels", "unseen levels", "episodes", *_HEADER]
-        parts.append(_details(cell_anchor(cell), title, cell.scale, table(header, rows)))
+        inside = table(header, rows, ids=ids(run.path for run in cell.runs))
+        parts.append(_details(cell_anchor(cell), title, cell.scale, inside))
     for (task, scale, label), same in classifiers.groups(runs.classifiers).items():
         rows = [
             [
@@ -37,13 +49,15 @@ def section(runs: Runs) -> str:
             for run in same
         ]
         place = classifiers.group_anchor(task, scale, label)
-        parts.append(_details(place, f"{task}, {label}", scale, table(["seed", "test, %", *_HEADER], rows)))
+        inside = table(["seed", "test, %", *_HEADER], rows, ids=ids(run.path for run in same))
+        parts.append(_details(place, f"{task}, {label}", scale, inside))
     if not parts and not runs.problems:
         return ""
     return f"""<section id="runs">
 <h2>Runs</h2>
 <p>What every number above is made of. ± is the standard error over episodes of one agent.</p>
 {"".join(parts)}
+{links.html()}
 {_problems(runs.problems)}
 </section>"""
 

@@ -12,11 +12,11 @@ startClaims(document);
 // A number leads to its runs: open the list that it names.
 function openTarget() {
   const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
-  if (target instanceof HTMLDetailsElement) {
-    target.open = true;
-    target.scrollIntoView({ block: "center" });
-    target.querySelector("summary").focus({ preventScroll: true });
-  }
+  const list = target && target.closest("details");
+  if (!list) return;
+  list.open = true;
+  target.scrollIntoView({ block: "center" });
+  list.querySelector("summary").focus({ preventScroll: true });
 }
 addEventListener("hashchange", openTarget);
 openTarget();
