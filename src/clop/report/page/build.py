@@ -55,9 +55,9 @@ def write_page(paths: Sequence[Path], out: Path) -> Page:
         layer.section(),
         results.section(found.agents),
         classifiers.section(found.classifiers),
-        tables.section({name: make(found) for name, make in TABLES.items()} if count else {}, links),
         videos.section(shown),
         _saliency(records),
+        tables.section({name: make(found) for name, make in TABLES.items()} if count else {}, links),
     ]
     sections.append(provenance.section(found, links))  # last, when all links are known
     html = _document(count, [section for section in sections if section])

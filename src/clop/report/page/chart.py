@@ -4,19 +4,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from clop.report.page.curves import Curve, Point
+from clop.report.page.curves import Curve
 from clop.report.page.html import escape, spaced
 
-WIDTH, HEIGHT = 640, 360
-LEFT, RIGHT, TOP, BOTTOM = 52, 16, 14, 40
+WIDTH, HEIGHT = 1280, 720
+"""Twice the pixels of a usual screen, so that whole numbers are exact enough."""
+LEFT, RIGHT, TOP, BOTTOM = 104, 32, 28, 80
 COLOURS = 8
 """How many there are before they come again, with another mark."""
 _SPLITS = ("train", "test")
 _SHAPES = (  # around a point: a disc, a square, a triangle, a diamond
-    "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z",
-    "m-3-3h6v6h-6z",
-    "m0-4l4 7h-8z",
-    "m0-4.5l4 4.5l-4 4.5l-4-4.5z",
+    "m-6 0a6 6 0 1 0 12 0a6 6 0 1 0-12 0z",
+    "m-6-6h12v12h-12z",
+    "m0-8l8 14h-16z",
+    "m0-9l9 9l-9 9l-9-9z",
 )
 
 
@@ -28,14 +29,20 @@ class Scale:
     low: float
     high: float
 
-    def x(self, steps: float) -> float:
-        return round(LEFT + steps / self.steps * (WIDTH - LEFT - RIGHT), 1)
+    def x(self, steps: float) -> int:
+        return round(LEFT + steps / self.steps * (WIDTH - LEFT - RIGHT))
 
-    def y(self, value: float) -> float:
-        return round(HEIGHT - BOTTOM - (value - self.low) / (self.high - self.low) * (HEIGHT - TOP - BOTTOM), 1)
+    def y(self, value: float) -> int:
+        return round(HEIGHT - BOTTOM - (value - self.low) / (self.high - self.low) * (HEIGHT - TOP - BOTTOM))
 
     def path(self, points: Sequence[tuple[float, float]]) -> str:
-        return "M" + "L".join(f"{self.x(steps):g} {self.y(value):g}" for steps, value in points)
+        """From point to point, each relative to the one before, which takes half the letters."""
+        (x, y), *rest = [(self.x(steps), self.y(value)) for steps, value in points]
+        text = f"M{x} {y}"
+        for nx, ny in rest:
+            text += f"l{nx - x}{ny - y}" if ny < y else f"l{nx - x} {ny - y}"
+            x, y = nx, ny
+        return text
 
 
 def scale_of(curves: Mapping[str, Mapping[str, Curve]]) -> Scale:
@@ -50,52 +57,50 @@ def scale_of(curves: Mapping[str, Mapping[str, Curve]]) -> Scale:
     return Scale(steps, low, high if high > low else low + 1)
 
 
-def chart(title: str, curves: Mapping[str, Mapping[str, Curve]], colours: Mapping[str, int]) -> str:
+def chart(title: str, curves: Mapping[str, Mapping[str, Curve]], colours: Mapping[str, int], points: int = 120) -> str:
     """The picture.
 
     Args:
         title: For who does not see it.
         curves: By method, then ``train`` and ``test``.
         colours: Number of each method, which decides its colour and its mark.
+        points: Of the line of a seed, at most; 0 for no such lines.
     """
     scale = scale_of(curves)
-    drawn = "".join(_method(scale, name, splits, colours[name]) for name, splits in curves.items())
+    drawn = "".join(_method(scale, name, splits, colours[name], points) for name, splits in curves.items())
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}" tabindex="0">'
         f'{_axes(scale)}{drawn}<line class="cursor" y1="{TOP}" y2="{HEIGHT - BOTTOM}" x1="0" x2="0"></line></svg>'
     )
 
 
-def _method(scale: Scale, name: str, splits: Mapping[str, Curve], index: int) -> str:
+def _method(scale: Scale, name: str, splits: Mapping[str, Curve], index: int, points: int) -> str:
     shapes = {"train": None, "test": _SHAPES[index // COLOURS % len(_SHAPES)]}
     return "".join(
         f'<g class="line {split} m{index % COLOURS}" data-method="{escape(name)}" data-split="{split}">'
-        f"{_curve(scale, splits[split], shapes[split])}</g>"
+        f"{_curve(scale, splits[split], shapes[split], points)}</g>"
         for split in _SPLITS
         if split in splits and splits[split].seeds
     )
 
 
-def _curve(scale: Scale, curve: Curve, shape: str | None) -> str:
+def _curve(scale: Scale, curve: Curve, shape: str | None, points: int) -> str:
     parts = []
     band = [point for point in curve.mean if point.low is not None]
     if len(band) > 1:
         ends = [(p.steps, p.high or 0.0) for p in band], [(p.steps, p.low or 0.0) for p in reversed(band)]
         parts.append(f'<path class="band" d="{scale.path([*ends[0], *ends[1]])}Z"/>')
-    if len(curve.seeds) > 1:
-        parts += [f'<path class="seed" d="{scale.path(_thinned(seed))}"/>' for seed in curve.seeds]
+    if len(curve.seeds) > 1 and points:
+        parts += [f'<path class="seed" d="{scale.path(_thinned(seed, points))}"/>' for seed in curve.seeds]
     if curve.mean:
         parts.append(f'<path class="mean" d="{scale.path([(p.steps, p.value) for p in curve.mean])}"/>')
     if shape is not None:
-        parts += [_mark(scale, point, shape) for point in curve.mean]
+        marks = "".join(f"M{scale.x(point.steps)} {scale.y(point.value)}{shape}" for point in curve.mean)
+        parts.append(f'<path class="mark" d="{marks}"/>')
     return "".join(parts)
 
 
-def _mark(scale: Scale, point: Point, shape: str) -> str:
-    return f'<path class="mark" d="M{scale.x(point.steps):g} {scale.y(point.value):g}{shape}"/>'
-
-
-def _thinned(seed: Sequence[tuple[int, float]], most: int = 120) -> Sequence[tuple[int, float]]:
+def _thinned(seed: Sequence[tuple[int, float]], most: int) -> Sequence[tuple[int, float]]:
     every = -(-len(seed) // most)
     return [pair for index, pair in enumerate(seed) if (len(seed) - 1 - index) % every == 0]
 
@@ -106,12 +111,12 @@ def _axes(scale: Scale) -> str:
     for value in ticks(scale.low, scale.high, 5):
         y = scale.y(value)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text class="tick end" x="{LEFT - 8}" y="{y + 4}">{value:g}</text>')
+        parts.append(f'<text class="tick end" x="{LEFT - 16}" y="{y + 8}">{value:g}</text>')
     for steps in ticks(0, scale.steps, 5):
-        parts.append(f'<text class="tick middle" x="{scale.x(steps)}" y="{bottom + 18}">{steps_text(steps)}</text>')
+        parts.append(f'<text class="tick middle" x="{scale.x(steps)}" y="{bottom + 36}">{steps_text(steps)}</text>')
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
-    parts.append(f'<text class="tick end" x="{right}" y="{HEIGHT - 5}">env steps</text>')
-    parts.append(f'<text class="tick" x="{LEFT}" y="{TOP - 3}">return</text>')
+    parts.append(f'<text class="tick end" x="{right}" y="{HEIGHT - 10}">env steps</text>')
+    parts.append(f'<text class="tick" x="{LEFT}" y="{TOP - 6}">return</text>')
     return "".join(parts)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from clop.report import stats
 from clop.report.runs import AgentRun
 
-_POINTS = 80
+MOST_POINTS = 80
 """Of a curve of training returns; tests are shown where they were made."""
 
 
@@ -24,7 +24,7 @@ class Point:
 
     def plain(self) -> list[float | int | None]:
         """For JavaScript, rounded to what can be seen."""
-        return [self.steps, *(None if x is None else round(x, 4) for x in (self.value, self.low, self.high)), self.n]
+        return [self.steps, *(None if x is None else round(x, 2) for x in (self.value, self.low, self.high)), self.n]
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Curve:
     """Steps and return of each run."""
 
 
-def training_curve(runs: Sequence[AgentRun]) -> Curve:
+def training_curve(runs: Sequence[AgentRun], points: int = MOST_POINTS) -> Curve:
     """Running returns of training; over the steps that all runs have, at equal distances."""
     lines = [[(p.env_steps, p.train_return) for p in run.curve if p.train_return is not None] for run in runs]
-    return _at_grid([line for line in lines if line])
+    return _at_grid([line for line in lines if line], points)
 
 
 def test_curve(runs: Sequence[AgentRun]) -> Curve:
@@ -55,13 +55,13 @@ def test_curve(runs: Sequence[AgentRun]) -> Curve:
     return Curve([_point(at, values) for at, values in columns.items() if len(values) == most], found)
 
 
-def _at_grid(lines: Sequence[Sequence[tuple[int, float]]]) -> Curve:
+def _at_grid(lines: Sequence[Sequence[tuple[int, float]]], points: int) -> Curve:
     if not lines:
         return Curve([], [])
     first, last = max(line[0][0] for line in lines), min(line[-1][0] for line in lines)
     if first > last:
         return Curve([], lines)
-    grid = np.unique(np.linspace(first, last, _POINTS).round().astype(np.int64))
+    grid = np.unique(np.linspace(first, last, points).round().astype(np.int64))
     columns = [np.array(line, np.float64).T for line in lines]
     values = np.array([np.interp(grid, steps, returns) for steps, returns in columns])  # (runs, points)
     return Curve([_point(int(at), column.tolist()) for at, column in zip(grid, values.T, strict=True)], lines)

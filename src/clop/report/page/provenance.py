@@ -37,7 +37,7 @@ def section(runs: Runs, links: Links) -> str:
         ]
         title = f"{cell.game}, {cell.variant}, {spaced(cell.env_steps)} steps"
         header = ["seed", "training levels", "unseen levels", "episodes", *_HEADER]
-        inside = table(header, rows, ids=ids(run.path for run in cell.runs))
+        inside = _table(header, rows, ids(run.path for run in cell.runs))
         parts.append(_details(cell_anchor(cell), title, cell.scale, inside))
     for (task, scale, label), same in classifiers.groups(runs.classifiers).items():
         rows = [
@@ -49,7 +49,7 @@ def section(runs: Runs, links: Links) -> str:
             for run in same
         ]
         place = classifiers.group_anchor(task, scale, label)
-        inside = table(["seed", "test, %", *_HEADER], rows, ids=ids(run.path for run in same))
+        inside = _table(["seed", "test, %", *_HEADER], rows, ids(run.path for run in same))
         parts.append(_details(place, f"{task}, {label}", scale, inside))
     if not parts and not runs.problems:
         return ""
@@ -63,6 +63,14 @@ def section(runs: Runs, links: Links) -> str:
 
 
 _HEADER = ("command", "commit", "machine", "folder")
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], ids: Sequence[str]) -> str:
+    """What is the same in all rows is said once, above them."""
+    same = [k for k, name in enumerate(header) if name in ("commit", "machine") and len({row[k] for row in rows}) == 1]
+    said = "; ".join(f"{header[k]}: {rows[0][k]}" for k in same)
+    left = [k for k in range(len(header)) if k not in same]
+    return table([header[k] for k in left], [[row[k] for k in left] for row in rows], said, ids)
 
 
 def _origin(about: Mapping[str, Any], path: str) -> list[str]:

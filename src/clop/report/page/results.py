@@ -8,7 +8,7 @@ from clop.report import published
 from clop.report.outcomes import Cell, cells
 from clop.report.page import chart
 from clop.report.page.chart import COLOURS
-from clop.report.page.curves import Curve, test_curve, training_curve
+from clop.report.page.curves import MOST_POINTS, Curve, test_curve, training_curve
 from clop.report.page.html import anchor, escape, link, number, spaced, table
 from clop.report.runs import AgentRun
 from clop.rl.games import GAMES
@@ -16,6 +16,7 @@ from clop.rl.games import GAMES
 MARKS = ("●", "■", "▲", "◆")
 _MANY = 6  # methods, of which only the first few are switched on at the beginning
 _FEW = 2
+_BUDGET = 24_000  # points of lines in all charts, which keeps the page of a thousand runs below 2 MB
 _FIRST = ("ppo", "clop")
 
 
@@ -66,11 +67,12 @@ def section(runs: Sequence[AgentRun]) -> str:
     if not groups:
         return ""
     numbers = colours(groups)
+    points = max(16, min(MOST_POINTS, _BUDGET // len(runs)))
     main = [group for group in groups if group.count > 1]
     single = [group for group in groups if group.count == 1]
-    shown = "".join(_game(group, numbers) for group in main)
+    shown = "".join(_game(group, numbers, points) for group in main)
     if single:
-        inside = "".join(_game(group, numbers) for group in single)
+        inside = "".join(_game(group, numbers, points) for group in single)
         title = f"{len(single)} single {'run' if len(single) == 1 else 'runs'} with settings of their own"
         shown += f"<details{'' if main else ' open'}><summary>{title}</summary>{inside}</details>"
     return f"""<section id="results">
@@ -110,11 +112,14 @@ def _mark(index: int) -> str:
     return MARKS[index // COLOURS % len(MARKS)]
 
 
-def _game(group: Comparable, numbers: Mapping[str, int]) -> str:
-    curves = {name: {"train": training_curve(runs), "test": test_curve(runs)} for name, runs in group.by_method.items()}
+def _game(group: Comparable, numbers: Mapping[str, int], points: int) -> str:
+    curves = {
+        name: {"train": training_curve(runs, points), "test": test_curve(runs)}
+        for name, runs in group.by_method.items()
+    }
     methods = "one method" if len(curves) == 1 else f"{len(curves)} methods"
     count = "one run" if group.count == 1 else f"{group.count} runs"
-    drawn = chart.chart(f"learning curves on {group.game}: {methods}, {count}", curves, numbers)
+    drawn = chart.chart(f"learning curves on {group.game}: {methods}, {count}", curves, numbers, points)
     return f"""<article class="game" data-game="{escape(group.game)}">
 <h3>{escape(group.game)} <small>{escape(group.scale)}; {methods}, {count}</small></h3>
 <figure class="curves">{drawn}<div class="readout" role="status" aria-live="polite"></div>

@@ -33,7 +33,7 @@ def _details(name: str, each: Table, links: Links) -> str:
     notes = "".join(f"<li>{escape(note)}</li>" for note in each.notes)
     listed = f'<ul class="faint">{notes}</ul>' if notes else ""
     rows = [_row(each, row, links) for row in each.rows]
-    inside = table([escape(title) for title in each.header[:-1]], rows)
+    inside = table([escape(title) for title in each.header], rows)
     title = f"{escape(each.title)} <small>{count} {'number' if count == 1 else 'numbers'} of ours</small>"
     return f'<details class="report" id="{escape(name)}"><summary>{title}</summary>{inside}{listed}</details>'
 
@@ -45,8 +45,9 @@ def _row(each: Table, row: Row, links: Links) -> list[str]:
         if value is not None:
             cells.append(links.to(value.runs, escape(value.text(each.digits))))
         elif row.source == "ours":
-            cells.append(f'<span class="faint" title="{escape(row.command)}">{NOT_RUN}</span>')
+            cells.append(f'<span class="faint">{NOT_RUN}</span>')
         else:
             cells.append("")
     extra = (escape(getattr(row, name)) for name in each.extra)
-    return [*map(escape, row.labels), escape(row.source), *cells, *extra]
+    command = f"<code>{escape(row.command)}</code>" if row.command else ""
+    return [*map(escape, row.labels), escape(row.source), *cells, *extra, command]
