@@ -11,7 +11,9 @@ from clop.experiments.record import RunRecord
 from clop.files import write_atomic
 from clop.report import saliency
 from clop.report.build import TABLES
-from clop.report.page import classifiers, layer, provenance, results, tables, videos
+from clop.report.claim_rules import RULES, TESTS
+from clop.report.claims import verdicts
+from clop.report.page import claims, classifiers, layer, provenance, results, tables, videos
 from clop.report.page.html import escape, paragraph, table
 from clop.report.page.links import Links
 from clop.report.runs import Runs
@@ -49,7 +51,7 @@ def write_page(paths: Sequence[Path], out: Path) -> Page:
             raise UsageError(f"{path} does not exist; expected a run, a sweep, or a folder that holds some")
     found = Runs.find(path for path in paths if path.is_dir())
     shown = videos.find_videos(paths, out) + videos.find_videos([out / videos.FOLDER], Path("/dev/null"))
-    records, links = _saliency_records(paths), Links()
+    records, links = _saliency_records(paths), Links(provenance.groups(found))
     count = len(found.agents) + len(found.classifiers)
     sections = [
         layer.section(),
@@ -57,6 +59,7 @@ def write_page(paths: Sequence[Path], out: Path) -> Page:
         classifiers.section(found.classifiers),
         videos.section(shown),
         _saliency(records),
+        claims.section(verdicts(found, RULES, TESTS) if count else [], links),
         tables.section({name: make(found) for name, make in TABLES.items()} if count else {}, links),
     ]
     sections.append(provenance.section(found, links))  # last, when all links are known

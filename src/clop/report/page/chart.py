@@ -13,6 +13,7 @@ LEFT, RIGHT, TOP, BOTTOM = 104, 32, 28, 80
 COLOURS = 8
 """How many there are before they come again, with another mark."""
 _SPLITS = ("train", "test")
+_DETAILED = 40  # points of a seed's line from which there is room for lines of training and a mark for each test
 _SHAPES = (  # around a point: a disc, a square, a triangle, a diamond
     "m-6 0a6 6 0 1 0 12 0a6 6 0 1 0-12 0z",
     "m-6-6h12v12h-12z",
@@ -78,7 +79,7 @@ def _method(scale: Scale, name: str, splits: Mapping[str, Curve], index: int, po
     shapes = {"train": None, "test": _SHAPES[index // COLOURS % len(_SHAPES)]}
     return "".join(
         f'<g class="line {split} m{index % COLOURS}" data-method="{escape(name)}" data-split="{split}">'
-        f"{_curve(scale, splits[split], shapes[split], points)}</g>"
+        f"{_curve(scale, splits[split], shapes[split], points if split == 'test' or points >= _DETAILED else 0)}</g>"
         for split in _SPLITS
         if split in splits and splits[split].seeds
     )
@@ -95,7 +96,8 @@ def _curve(scale: Scale, curve: Curve, shape: str | None, points: int) -> str:
     if curve.mean:
         parts.append(f'<path class="mean" d="{scale.path([(p.steps, p.value) for p in curve.mean])}"/>')
     if shape is not None:
-        marks = "".join(f"M{scale.x(point.steps)} {scale.y(point.value)}{shape}" for point in curve.mean)
+        marked = curve.mean if points >= _DETAILED else curve.mean[-1:]
+        marks = "".join(f"M{scale.x(point.steps)} {scale.y(point.value)}{shape}" for point in marked)
         parts.append(f'<path class="mark" d="{marks}"/>')
     return "".join(parts)
 

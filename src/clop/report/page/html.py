@@ -11,7 +11,7 @@ __all__ = ["anchor", "escape", "link", "number", "paragraph", "spaced", "table"]
 
 
 def table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", ids: Sequence[str] | None = None
+    header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", attributes: Sequence[str] | None = None
 ) -> str:
     """A table that scrolls sideways where it is wider than the page; header and cells are HTML already.
 
@@ -19,19 +19,19 @@ def table(
         header: Of the columns.
         rows: Each as long as the header.
         caption: Above it.
-        ids: Of the rows, for links to them; an empty one is none.
+        attributes: Of the rows, such as ``id="place"``.
     """
     head = "".join(f'<th scope="col">{cell}</th>' for cell in header)
-    body = "".join(_row(row, name) for row, name in zip(rows, ids or repeat(""), strict=False))
+    body = "".join(_row(row, attribute) for row, attribute in zip(rows, attributes or repeat(""), strict=False))
     title = f"<caption>{caption}</caption>" if caption else ""
     inside = f"{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
     return f'<div class="wide" tabindex="0"><table>{inside}</table></div>'
 
 
-def _row(cells: Sequence[str], name: str) -> str:
+def _row(cells: Sequence[str], attribute: str) -> str:
     first, *rest = cells
-    place = f' id="{name}"' if name else ""
-    return f'<tr{place}><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>'
+    opening = f"tr {attribute}" if attribute else "tr"
+    return f'<{opening}><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in rest)}</tr>'
 
 
 def number(estimate: Estimate | None, digits: int = 2) -> str:

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clop.report.outcomes import cells
+from clop.report.outcomes import Cell, cells
 from clop.report.page import classifiers
 from clop.report.page.html import escape, spaced, table
-from clop.report.page.links import Links, run_anchor
+from clop.report.page.links import Group, Links, run_anchor
 from clop.report.page.results import cell_anchor
 from clop.report.runs import Problem, Runs
 
@@ -20,7 +20,7 @@ def section(runs: Runs, links: Links) -> str:
     def ids(paths: Iterable[Path]) -> list[str]:
         """A run that is in several lists has its place in the first."""
         names = [run_anchor(path) for path in paths]
-        new = ["" if name in seen else name for name in names]
+        new = ["" if name in seen else f'id="{name}"' for name in names]
         seen.update(names)
         return new
 
@@ -35,7 +35,7 @@ def section(runs: Runs, links: Links) -> str:
             ]
             for run, stage in zip(cell.runs, cell.stages, strict=True)
         ]
-        title = f"{cell.game}, {cell.variant}, {spaced(cell.env_steps)} steps"
+        title = _title(cell)
         header = ["seed", "training levels", "unseen levels", "episodes", *_HEADER]
         inside = _table(header, rows, ids(run.path for run in cell.runs))
         parts.append(_details(cell_anchor(cell), title, cell.scale, inside))
@@ -62,12 +62,29 @@ def section(runs: Runs, links: Links) -> str:
 </section>"""
 
 
+def groups(runs: Runs) -> list[Group]:
+    """The lists of the section, for links to them."""
+    agents = [
+        Group(cell_anchor(cell), _title(cell), frozenset(run.path for run in cell.runs)) for cell in cells(runs.agents)
+    ]
+    found = classifiers.groups(runs.classifiers)
+    return agents + [
+        Group(classifiers.group_anchor(task, scale, label), f"{task}, {label}", frozenset(run.path for run in same))
+        for (task, scale, label), same in found.items()
+    ]
+
+
+def _title(cell: Cell) -> str:
+    return f"{cell.game}, {cell.variant}, {spaced(cell.env_steps)} steps"
+
+
 _HEADER = ("command", "commit", "machine", "folder")
+_SAID_ONCE = ("episodes", "commit", "machine")
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], ids: Sequence[str]) -> str:
     """What is the same in all rows is said once, above them."""
-    same = [k for k, name in enumerate(header) if name in ("commit", "machine") and len({row[k] for row in rows}) == 1]
+    same = [k for k, name in enumerate(header) if name in _SAID_ONCE and len({row[k] for row in rows}) == 1]
     said = "; ".join(f"{header[k]}: {rows[0][k]}" for k in same)
     left = [k for k in range(len(header)) if k not in same]
     return table([header[k] for k in left], [[row[k] for k in left] for row in rows], said, ids)
