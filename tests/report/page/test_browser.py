@@ -212,6 +212,21 @@ def test_a_number_leads_to_its_runs(visit):
     assert "made up" in opened.inner_text()  # the machine
 
 
+def test_claims_can_be_filtered_by_verdict_and_words(visit):
+    page = visit.page
+    rows = page.locator("#claims tbody tr:visible")
+    everything = rows.count()
+    page.select_option("#claims-form select", "reproduced")
+    marks = page.eval_on_selector_all("#claims tbody tr:not([hidden])", "(all) => all.map((r) => r.dataset.verdict)")
+    assert set(marks) == {"reproduced"}
+    assert len(marks) < everything
+    page.fill("#claims-form input", "evaluation mode")
+    assert 0 < rows.count() < len(marks)
+    assert page.inner_text("#claims-count") == f"{rows.count()} of {everything}"
+    page.fill("#claims-form input", "")
+    page.select_option("#claims-form select", "all")
+
+
 # ---- videos ----------------------------------------------------------------------------------------------------------
 
 

@@ -50,7 +50,7 @@ def write_page(paths: Sequence[Path], out: Path) -> Page:
         if not path.exists():
             raise UsageError(f"{path} does not exist; expected a run, a sweep, or a folder that holds some")
     found = Runs.find(path for path in paths if path.is_dir())
-    shown = videos.find_videos(paths, out) + videos.find_videos([out / videos.FOLDER], Path("/dev/null"))
+    shown = videos.find_videos(paths, out)
     records, links = _saliency_records(paths), Links(provenance.groups(found))
     count = len(found.agents) + len(found.classifiers)
     sections = [
@@ -64,7 +64,7 @@ def write_page(paths: Sequence[Path], out: Path) -> Page:
     ]
     sections.append(provenance.section(found, links))  # last, when all links are known
     html = _document(count, [section for section in sections if section])
-    videos.copy_videos([video for video in shown if video.files[0].parent != out / videos.FOLDER], out)
+    videos.copy_videos(shown, out)
     path = out / "index.html"
     write_atomic(path, lambda draft: draft.write_text(html, encoding="utf-8"))
     return Page(path, count, len(shown))

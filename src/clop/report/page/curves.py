@@ -42,7 +42,7 @@ def training_curve(runs: Sequence[AgentRun], points: int = MOST_POINTS) -> Curve
     return _at_grid([line for line in lines if line], points)
 
 
-def test_curve(runs: Sequence[AgentRun]) -> Curve:
+def unseen_curve(runs: Sequence[AgentRun]) -> Curve:
     """Returns on unseen levels: tests while training, and evaluations at each stage in their place."""
     found = []
     for run in runs:

@@ -8,7 +8,7 @@ from clop.report import published
 from clop.report.outcomes import Cell, cells
 from clop.report.page import chart
 from clop.report.page.chart import COLOURS
-from clop.report.page.curves import MOST_POINTS, Curve, test_curve, training_curve
+from clop.report.page.curves import MOST_POINTS, Curve, training_curve, unseen_curve
 from clop.report.page.html import anchor, escape, link, number, spaced, table
 from clop.report.runs import AgentRun
 from clop.rl.games import GAMES
@@ -114,7 +114,7 @@ def _mark(index: int) -> str:
 
 def _game(group: Comparable, numbers: Mapping[str, int], points: int) -> str:
     curves = {
-        name: {"train": training_curve(runs, points), "test": test_curve(runs)}
+        name: {"train": training_curve(runs, points), "test": unseen_curve(runs)}
         for name, runs in group.by_method.items()
     }
     methods = "one method" if len(curves) == 1 else f"{len(curves)} methods"

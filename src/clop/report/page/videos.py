@@ -24,13 +24,23 @@ class Video:
     """What a JSON file beside it says; its name otherwise."""
 
 
-def find_videos(paths: Iterable[Path], left_out: Path) -> list[Video]:
-    """All videos at these paths and below, except in the folder of the page itself."""
+def find_videos(paths: Iterable[Path], out: Path) -> list[Video]:
+    """All videos at these paths and below, and those that were filmed for the page in the folder ``out``.
+
+    Copies that an earlier page has left there are not taken again; what was filmed has a JSON file beside it.
+    """
+    elsewhere = _videos(paths, out)
+    names = {video.name for video in elsewhere}
+    filmed = [video for video in _videos([out / FOLDER]) if video.files[0].with_suffix(".json").exists()]
+    return elsewhere + [video for video in filmed if video.name not in names]
+
+
+def _videos(paths: Iterable[Path], left_out: Path | None = None) -> list[Video]:
     found: dict[Path, list[Path]] = {}
     for path in paths:
         files = [path] if path.suffix in SUFFIXES else sorted(p for p in path.rglob("*") if p.suffix in SUFFIXES)
         for file in files:
-            if not file.resolve().is_relative_to(left_out.resolve()):
+            if left_out is None or not file.resolve().is_relative_to(left_out.resolve()):
                 found.setdefault(file.with_suffix(""), []).append(file)
     videos: list[Video] = []
     for stem, files in found.items():
@@ -57,7 +67,9 @@ def copy_videos(videos: Iterable[Video], out: Path) -> None:
     for video in videos:
         (out / FOLDER).mkdir(parents=True, exist_ok=True)
         for file in video.files:
-            shutil.copyfile(file, out / FOLDER / f"{video.name}{file.suffix}")
+            target = out / FOLDER / f"{video.name}{file.suffix}"
+            if file.resolve() != target.resolve():
+                shutil.copyfile(file, target)
 
 
 def section(videos: Iterable[Video]) -> str:
