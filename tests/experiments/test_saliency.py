@@ -16,40 +16,21 @@ from clop.rl.envs.backends import installed_backends
 
 pytestmark = pytest.mark.skipif("procgen-mirror" not in installed_backends(), reason="needs procgen-mirror")
 
-TINY = {
-    "ppo": {"num_envs": 4, "num_steps": 8, "num_minibatches": 1, "update_epochs": 1},
-    "network": {"encoder": "small"},
-    "total_timesteps": 32,
-    "eval_episodes": 1,
-    "test_every": 0,
-}
 
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """Two tiny runs; evaluation, which takes the longest, is left out."""
-    folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(agents, "summarise", lambda *_: None)
-        for method in ("ppo", "clop"):
-            agents.run(TrainConfig.preset("quick", "bigfish", method, **TINY), folder / method, "cpu")
-    return [folder / "clop", folder / "ppo"]
-
-
-def test_all_networks_look_at_the_same_frames_which_follow_from_the_seed(runs):
+def test_all_networks_look_at_the_same_frames_which_follow_from_the_seed(tiny_runs):
     config = SaliencyConfig(frames=6)
-    frames, maps = look(runs, config)
-    again, same = look(runs, config)
+    frames, maps = look(tiny_runs, config)
+    again, same = look(tiny_runs, config)
     assert frames.pixels.shape == (6, 64, 64, 3)
     assert np.array_equal(frames.pixels, again.pixels)
     assert list(maps) == ["clop", "ppo"]
     assert all(np.array_equal(maps[name], same[name]) for name in maps)
     assert not np.array_equal(maps["clop"], maps["ppo"])
-    assert not np.array_equal(look(runs, SaliencyConfig(frames=6, seed=1))[0].pixels, frames.pixels)
+    assert not np.array_equal(look(tiny_runs, SaliencyConfig(frames=6, seed=1))[0].pixels, frames.pixels)
 
 
-def test_the_record_has_every_network_and_a_control_of_random_weights(runs):
-    record = measure(runs, SaliencyConfig(frames=40))
+def test_the_record_has_every_network_and_a_control_of_random_weights(tiny_runs):
+    record = measure(tiny_runs, SaliencyConfig(frames=40))
     labels = [row["label"] for row in record.metrics["networks"]]
     assert labels == ["clop", "ppo", *["random weights"] * 5]
     control = [row["entropy"]["mean"] for row in record.metrics["networks"][2:]]
@@ -62,9 +43,9 @@ def test_the_record_has_every_network_and_a_control_of_random_weights(runs):
     assert "40 frames" in text
 
 
-def test_the_command_writes_a_picture_and_a_record(runs, tmp_path, capsys):
+def test_the_command_writes_a_picture_and_a_record(tiny_runs, tmp_path, capsys):
     picture, record = tmp_path / "looks.png", tmp_path / "looks.json"
-    folders = [str(run) for run in runs]
+    folders = [str(run) for run in tiny_runs]
     words = [
         "saliency",
         *folders,
@@ -85,14 +66,14 @@ def test_the_command_writes_a_picture_and_a_record(runs, tmp_path, capsys):
     assert "name a picture with --out" in capsys.readouterr().err
 
 
-def test_runs_on_other_games_and_too_few_frames_are_refused(runs, tmp_path, monkeypatch):
+def test_runs_on_other_games_and_too_few_frames_are_refused(tiny_runs, tiny, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="frames must be at least 1"):
         SaliencyConfig(frames=0)
-    config = TrainConfig.preset("quick", "chaser", "ppo", **TINY)
+    config = TrainConfig.preset("quick", "chaser", "ppo", **tiny)
     monkeypatch.setattr(agents, "summarise", lambda *_: None)
     agents.run(config, tmp_path / "chaser", "cpu")
     with pytest.raises(UsageError, match="got runs on bigfish, chaser"):
-        look([*runs, tmp_path / "chaser"], SaliencyConfig())
+        look([*tiny_runs, tmp_path / "chaser"], SaliencyConfig())
 
 
 def test_the_interval_over_frames_is_that_of_levels():
