@@ -24,7 +24,7 @@ def make_agent(fill=None, **config):
     model = Network(NetworkConfig(**config), SPEC, slots)
     with torch.no_grad():
         model.policy_head.weight.mul_(100)  # at the start all actions are the same
-    context = Context(0, 0, 1, torch.device("cpu"), torch.Generator(), "eval", model)
+    context = Context(0, 0, torch.device("cpu"), torch.Generator(), "eval", model)
     return Agent(model, Method(), context, SPEC)
 
 

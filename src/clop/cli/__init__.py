@@ -13,10 +13,10 @@ from clop.cli.agents import add_evaluate, add_plot, add_watch
 from clop.cli.bench import add_bench
 from clop.cli.flags import integer, positive
 from clop.cli.methods import add_methods
-from clop.cli.sweep import add_sweep
 from clop.cli.page import add_page
 from clop.cli.report import add_report
 from clop.cli.saliency import add_saliency
+from clop.cli.sweep import add_sweep
 from clop.cli.train import add_train
 from clop.cli.vision import add_vision
 from clop.errors import UsageError, unknown_name
