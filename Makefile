@@ -16,6 +16,7 @@ install: .venv/installed
 	    'procgen-mirror; platform_system == "Linux" and python_version < "3.13"'
 	@touch $@
 
+# Ends with a page of what it made, and names the file to open.
 demo: install
 	$(BIN)/clop demo --out demo
 

@@ -32,7 +32,7 @@ def test_help_names_every_command(capsys):
     text = capsys.readouterr().out
     commands = re.findall(r"^    (\w+) ", text, re.MULTILINE)
     assert {*commands} == {
-        *("doctor", "picture", "bench", "demo", "vision", "methods"),
+        *("doctor", "picture", "bench", "demo", "vision", "methods", "report"),
         *("train", "evaluate", "watch", "plot"),
     }
 
@@ -159,7 +159,11 @@ def test_demo_leaves_table_figure_and_runs_and_goes_on_where_it_stopped(tmp_path
     out = tmp_path / "demo"
     monkeypatch.setattr("clop.demo_agents.run_both", lambda *_: "two agents")
     assert main(["demo", "--out", str(out), "--epochs", "1"]) == 0
-    assert "clop(0.6)" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "clop(0.6)" in told
+    page = out / "page" / "index.html"
+    assert f"open {page.resolve()}" in told
+    assert "clop(alpha=0.6)" in page.read_text()
     assert "one seed (0)" in (out / "digits.md").read_text()
     with Image.open(out / "digits.png") as figure:
         assert figure.width > 500
@@ -207,6 +211,7 @@ def test_the_demo_leaves_both_agents_their_table_curves_and_video_and_goes_on_wh
     with Image.open(out / "starpilot.png") as figure:
         assert figure.width > 500
     assert (out / "starpilot.mp4").stat().st_size > 10_000
+    assert (out / "starpilot.webm").stat().st_size > 10_000
     (out / "starpilot.mp4").unlink()
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("there is nothing left to train"))
     assert demo_agents.run_both(out, 64, 3) == told

@@ -165,3 +165,11 @@ def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path):
     for page in (tmp_path / "site").rglob("*.html"):
         assert not re.findall(r'(?:src|href)="https?://[^"]*\.(?:js|css)', page.read_text()), page
         assert "fonts.g" not in page.read_text(), page
+
+
+def test_the_examples_of_the_page_of_statistics_run():
+    """Fails for an example whose names or arguments are no longer those of the package."""
+    (shown,) = blocks("docs/statistics.md")
+    done = subprocess.run([sys.executable, "-c", shown], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "starpilot clop" in done.stdout

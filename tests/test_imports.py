@@ -52,6 +52,7 @@ def test_importing_clop_loads_torch_and_numpy_only():
         ("tensorboardX", {"experiments/trackers.py"}),
         ("wandb", {"experiments/trackers.py"}),
         ("huggingface_hub", {"experiments/hub.py"}),
+        ("scipy", {"report/stats.py", "report/efficiency.py"}),
     ],
 )
 def test_few_files_import(module, allowed):
@@ -61,7 +62,7 @@ def test_few_files_import(module, allowed):
 @pytest.mark.parametrize(
     ("package", "must_not_import"),
     [
-        ("report", ("clop.rl", "clop.vision")),
+        ("report", ("clop.vision",)),
         ("vision", ("clop.rl", "clop.report", "clop.experiments")),
         ("rl", ("clop.vision", "clop.report")),
         ("experiments", ("clop.report",)),
@@ -70,6 +71,33 @@ def test_few_files_import(module, allowed):
 def test_imports_go_one_way(package, must_not_import):
     for module in must_not_import:
         assert not {name for name in importers(module) if name.startswith(f"{package}/")}
+
+
+def test_reports_take_from_rl_the_ranges_of_games_alone():
+    found = {
+        name for file in (SOURCE / "report").rglob("*.py") for name in imported(file) if name.startswith("clop.rl")
+    }
+    assert {name for name in found if not name.startswith("clop.rl.games")} == set()
+
+
+def test_a_report_needs_no_torch(tmp_path):
+    """Fails if reading runs comes to need it: a table can be made where nothing can be trained."""
+    code = f"""
+import sys, types
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError("no torch here")
+sys.meta_path.insert(0, NoTorch())
+package = types.ModuleType("clop")  # without its own __init__, which is the layer
+package.__path__, package.__version__ = [{str(SOURCE)!r}], "0"
+sys.modules["clop"] = package
+from clop.report.runs import Runs
+from clop.report.scores import Scores
+from clop.report.outcomes import cells
+Runs.find([{str(tmp_path)!r}])
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_of_rl_the_public_names_alone_come_from_the_experiments_and_only_when_asked_for():

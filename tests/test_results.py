@@ -1,4 +1,4 @@
-"""What is committed under ``results`` comes from recorded runs, and the README shows the same numbers."""
+"""What is committed under ``results`` comes from recorded runs, and the README and the pages show the same numbers."""
 
 import json
 import re
@@ -12,15 +12,18 @@ from clop.experiments.record import RunRecord
 from clop.experiments.run_folder import RunFolder
 from clop.experiments.summaries import FORMAT_VERSION, AgentSummary, EvaluationSummary, VisionSummary
 from clop.experiments.vision import changed, label, read_summary
+from clop.report.coverage import cases, coverage
+from clop.report.published import read_table, supervised
 from clop.report.vision import read_runs, table
 from clop.rl.config import TrainConfig
 from clop.rl.methods import METHODS
 from clop.vision.train import VisionConfig
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
-TEXT = " ".join(README.split())  # without the ends of its lines
-METHODS_PAGE = (ROOT / "docs/methods.md").read_text()
+README, METHODS_PAGE, SPEED, RESULTS, STATISTICS = (
+    (ROOT / page).read_text()
+    for page in ("README.md", "docs/methods.md", "docs/speed.md", "docs/results.md", "docs/statistics.md")
+)
 CONFIGS = sorted((ROOT / "results").rglob("config.json"))
 RECORDS = sorted((ROOT / "results" / "bench").glob("*.json"))
 
@@ -62,19 +65,29 @@ def test_a_run_came_to_its_end_and_has_its_metrics(path):
         assert rows
 
 
-def test_what_the_readme_links_to_is_there():
-    links = re.findall(r"\]\(([^)#]+)\)", README)
-    assert links
-    assert not [link for link in links if "://" not in link and not (ROOT / link).exists()]
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=named)
+def test_what_a_page_links_to_is_there(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)  # brackets in code are no links
+    links = re.findall(r"\]\(([^)#]+)[)#]", text)
+    assert not [link for link in links if "://" not in link and not (page.parent / link).exists()]
+
+
+def test_the_readme_links_to_every_page():
+    assert not [page.name for page in (ROOT / "docs").glob("*.md") if f"](docs/{page.name})" not in README]
+
+
+def test_the_readme_is_short():
+    """Long tables go to the pages."""
+    assert len(README.splitlines()) <= 140
 
 
 def cells_of(text):
     return {tuple(cell.strip() for cell in line.strip("|").split("|")) for line in text.splitlines() if "|" in line}
 
 
-def test_the_readme_has_the_speeds_of_the_records():
+def test_the_page_of_speeds_has_those_of_the_records():
     """Fails for a table that was left behind when its record was made anew."""
-    cells = cells_of(README)
+    cells = cells_of(SPEED)
     rows = {row["what"]: row for row in RunRecord.read(ROOT / "results/bench/vision.json").metrics["rows"]}
     for name, row in rows.items():
         compared = ("", "", "")
@@ -124,15 +137,156 @@ def assert_table(page, heading, rows):
     assert not others, f"nothing recorded says what the table under {heading} in docs/methods.md says: {others}"
 
 
-def test_the_readme_has_the_speeds_of_the_encoders():
+def test_the_page_of_speeds_has_those_of_the_encoders():
     """Fails for a table or a sentence that was left behind when the record was made anew."""
-    cells, record = cells_of(README), RunRecord.read(ROOT / "results/bench/train-encoders.json")
+    cells, record = cells_of(SPEED), RunRecord.read(ROOT / "results/bench/train-encoders.json")
     for row in record.metrics["rows"]:
         if row["kind"] != "bare":
             share = "" if row["share_of_bare"] is None else f"{row['share_of_bare']:.0%}"
             assert (row["what"], f"{row['steps_per_second']:.0f}", share, f"{row['memory_gb']:.2f}") in cells
     for ratio in record.metrics["ratios"].values():
-        assert f" {ratio:.2f} times " in TEXT
+        assert f" {ratio:.2f} times " in " ".join(SPEED.split())
+    peer = RATIO_OF_THE_README.search(" ".join(README.split()))
+    assert peer is not None
+    assert float(peer[1]) in {round(ratio, 2) for ratio in record.metrics["ratios"].values()}
+
+
+RATIO_OF_THE_README = re.compile(r"makes ([\d.]+) times the steps of Stable-Baselines3 with the same network")
+
+
+def milliseconds(value):
+    return f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def test_the_pages_have_the_times_of_the_layer():
+    """Fails for a row that no record has, and for one that was left behind."""
+    rows = {
+        (
+            *(row["what"], milliseconds(row["ours_ms"]), row["baseline"], milliseconds(row["baseline_ms"])),
+            f"{row['ratio']:.2f}",
+        )
+        for row in RunRecord.read(ROOT / "results/bench/layer.json").metrics["rows"]
+    }
+    head = ("what", "ours, ms", "baseline", "baseline, ms", "ours / baseline")
+    assert rows == rows_after(SPEED, head)
+    assert rows_after(README, head)
+    assert rows_after(README, head) <= rows
+
+
+def test_the_page_of_speeds_has_the_older_record_of_impala():
+    first, second = (
+        {row["what"]: row for row in RunRecord.read(ROOT / f"results/bench/train-{shape}.json").metrics["rows"]}
+        for shape in ("64x256", "64x64")
+    )
+    head = ("learner", "64×256: steps/s", "share of peak", "memory, GB", "64×64: steps/s", "share of peak")
+    assert rows_after(SPEED, head) == {
+        (
+            *(name, f"{row['steps_per_second']:.0f}", share(row), f"{row['memory_gb']:.2f}"),
+            *(f"{second[name]['steps_per_second']:.0f}", share(second[name])),
+        )
+        for name, row in first.items()
+    }
+
+
+def share(row):
+    return "" if row["share_of_peak"] is None else f"{row['share_of_peak']:.0%}"
+
+
+def rows_after(page, head):
+    """The rows of the table with these columns."""
+    lines = page.splitlines()
+    (start,) = [i for i, text in enumerate(lines) if tuple(cell.strip() for cell in text.strip("|").split("|")) == head]
+    found = set()
+    for text in lines[start + 2 :]:
+        if not text.startswith("|"):
+            break
+        found.add(tuple(cell.strip() for cell in text.strip("|").split("|")))
+    return found
+
+
+def test_the_page_of_results_has_the_evaluations_on_starpilot():
+    head = ("seed, steps", "train levels", "OpenAI", "test levels", "OpenAI")
+    expected = set()
+    for path in (ROOT / "results/agents").rglob("evaluations/clop-v1-train-*.json"):
+        steps = int(path.stem.rpartition("step")[2])
+        seed = json.loads((path.parents[1] / "config.json").read_text())["config"]["seed"]
+        ends = [json.loads(Path(str(path).replace("-train-", f"-{split}-")).read_text()) for split in ("train", "test")]
+        train, test = (f"{end['mean']:.2f} ± {end['standard_error']:.2f}" for end in ends)
+        expected.add((f"{seed}, {steps:,}".replace(",", " ").replace("  ", ", "), train, "7.3", test, "6.6"))
+    assert rows_after(RESULTS, head) == expected
+    logs = {
+        split: statistics.mean(
+            float(row["mean_return"])
+            for row in read_table("openai_ppo_easy_curves")
+            if (row["game"], row["split"], row["steps"]) == ("starpilot", split, "1000000")
+        )
+        for split in ("train", "test")
+    }
+    assert logs == {"train": pytest.approx(7.3, abs=0.25), "test": pytest.approx(6.6, abs=0.25)}
+
+
+CLASSIFIERS = {
+    ("plain", "plain"): "plain",
+    ("mixup", "mixup"): "mixup",
+    ("dropout", "dropout"): "dropout, in the dense part",
+    ("dropout", "dropout(style=channel)"): "dropout, of channels of the last map",
+    ("batch_norm", "batch_norm"): "batch norm",
+    ("clop", "clop"): "CLOP(0.9)",
+    ("clop", "clop(per_sample=True)"): "CLOP(0.9), a permutation for each image",
+    ("clop", "clop(slot=stage2)"): "CLOP(0.9) after the second stage",
+    ("clop", "clop(slot=stage1)"): "CLOP(0.9) after the first stage",
+}
+
+
+def accuracies(folder):
+    """By the name on a page: accuracies of the seeds, and the published one if it stands beside them."""
+    groups, _ = read_runs("mnist-usps", [ROOT / "results/vision" / folder])
+    published = supervised("mnist-usps")
+    return {
+        CLASSIFIERS[group.method, group.label]: (
+            group.test("usps"),
+            str(published[group.method].test) if group.method in published else "",
+        )
+        for group in groups
+    }
+
+
+def test_the_pages_have_the_accuracies_on_usps():
+    """Fails for a table that was left behind, and for a published number beside a variant that the paper lacks."""
+    small = set()
+    for name, (values, paper) in accuracies("mnist-usps-small").items():
+        beside = "" if name.startswith("CLOP(0.9)") and name != "CLOP(0.9)" else paper
+        small.add((name, f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}", beside))
+    head = ("method", "test on USPS, %", "paper, at its scale")
+    assert rows_after(RESULTS, head) == small
+    assert rows_after(README, head) < small
+    assert {row[0] for row in rows_after(README, head)} >= {"plain", "batch norm", "CLOP(0.9)"}
+    whole = {(name, f"{values[0]:.1f}", paper) for name, (values, paper) in accuracies("mnist-usps").items()}
+    assert rows_after(RESULTS, ("method", "test on USPS, %, one run", "paper, 20 runs")) == whole
+
+
+def test_the_page_of_results_has_the_accuracies_on_imagenette():
+    groups, _ = read_runs("imagenette", [ROOT / "results/vision/imagenette"])
+    names = {"plain": "plain", "dropout": "dropout, in the dense part", "batch_norm": "batch norm", "clop": "CLOP(0.7)"}
+    published = supervised("imagenette")
+    head = ("method", "test, %, one run of 6 epochs", "train, %", "paper: test, %, at its scale")
+    assert rows_after(RESULTS, head) == {
+        (
+            *(names[group.method], f"{group.test('imagenette')[0]:.1f}", f"{group.runs[0].train_accuracy:.1f}"),
+            str(published[group.method].test),
+        )
+        for group in groups
+    }
+
+
+def test_the_page_of_statistics_has_the_coverage_of_the_record():
+    record = json.loads((ROOT / "results/statistics/coverage.json").read_text())
+    head = ("interval", "3 seeds", "5 seeds", "10 seeds")
+    assert rows_after(STATISTICS, head) == {
+        (name, *(f"{100 * shares[n]:.1f} %" for n in ("3", "5", "10"))) for name, shares in record["coverage"].items()
+    }
+    quick = "one game, mean, Student"
+    assert coverage(quick, cases()[quick], 3) == record["coverage"][quick]["3"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "results" / "search").glob("*/summary.json")), ids=named)
@@ -279,14 +433,14 @@ def test_a_run_of_a_classifier_is_of_the_present_format(path):
     assert (summary.label, summary.changed) == (label(config), changed(config))
 
 
-def test_the_readme_has_the_table_of_the_digits():
+def test_the_page_of_results_has_the_table_of_the_digits():
     """Fails for a table made by hand or before the last run."""
     folder = ROOT / "results" / "digits"
     found = {name: folder / f"digits-{name}" for name in ("plain", "dropout", "batch_norm", "clop")}
     summaries = {name: read_summary(RunFolder.open(path, "vision")) for name, path in found.items()}
     text = demo.table(summaries, RunFolder.open(found["plain"], "vision").config["epochs"])
     assert (folder / "digits.md").read_text() == text
-    assert text.partition("\n\n")[2] in README
+    assert text.partition("\n\n")[2] in RESULTS
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "results" / "vision").glob("*.md")), ids=named)

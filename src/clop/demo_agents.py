@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clop.errors import UsageError
-from clop.experiments.agents import find_run, load_agent, run
+from clop.experiments.agents import find_run, run
+from clop.experiments.films import film
 from clop.experiments.run_folder import RunFolder
 from clop.experiments.summaries import AgentSummary
 from clop.files import write_atomic, write_json
@@ -16,7 +17,7 @@ from clop.report.agents import plot_runs
 from clop.report.tables import markdown
 from clop.rl.build import split_levels
 from clop.rl.config import TrainConfig
-from clop.rl.watch import WatchConfig, watch_together
+from clop.rl.watch import WatchConfig
 
 GAME = "starpilot"
 AGENTS = {"ppo": "PPO", "clop": "PPO with CLOP"}
@@ -36,10 +37,8 @@ def run_both(out: Path, steps: int, seed: int) -> str:
     _train_together(configs, folders)
     summaries = {name: run(configs[name], folder) for name, folder in folders.items()}  # both are complete
     plot_runs(list(folders.values()), out / f"{GAME}.png")
-    video = out / f"{GAME}.mp4"
-    if not video.exists():
-        agents = {AGENTS[name]: load_agent(folder) for name, folder in folders.items()}
-        watch_together(agents, split_levels(configs["ppo"], "test"), video, WatchConfig(episodes=2, seed=seed))
+    shown = {AGENTS[name]: folder for name, folder in folders.items()}
+    film(shown, split_levels(configs["ppo"], "test"), out / GAME, WatchConfig(episodes=2, seed=seed, saliency="policy"))
     text = table(summaries)
     write_atomic(out / f"{GAME}.md", lambda draft: draft.write_text(text))
     return text

@@ -41,6 +41,7 @@ def examine() -> list[Part]:
             extra="export",
         ),
         _modules("Stable-Baselines3 (clop.sb3)", {"stable_baselines3": "stable-baselines3"}, extra="sb3"),
+        _modules("reports (clop report)", {"scipy": "scipy", "matplotlib": "matplotlib"}, extra="report"),
     ]
 
 

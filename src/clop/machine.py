@@ -8,13 +8,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 
 
 def describe() -> dict[str, Any]:
     """Processor, memory, system and the versions that decide numbers and speed."""
+    import torch  # here, since reports read records without it
+
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),

@@ -1,16 +1,14 @@
 """Videos of agents: a frame for each step, the levels they play, and what the pictures show."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageChops
+from PIL import Image
 
 from clop.errors import UsageError
 from clop.progress import Progress
-from clop.rl import watch as module
 from clop.rl.agent import Agent
 from clop.rl.envs.backends import installed_backends
 from clop.rl.envs.levels import LevelSet
@@ -19,25 +17,16 @@ from clop.rl.envs.vector import VectorGames
 from clop.rl.games import INT32_MAX
 from clop.rl.methods.base import Context, Method
 from clop.rl.network import Network, Output
+from clop.rl.pictures.layout import panels_together, single_panel, size_of
+from clop.rl.pictures.moment import Scene
 from clop.rl.settings import NetworkConfig
-from clop.rl.watch import (
-    SIZE,
-    Moment,
-    WatchConfig,
-    as_image,
-    draw,
-    draw_levels,
-    draw_together,
-    watch,
-    watch_together,
-)
+from clop.rl.watch import WatchConfig, draw_levels, watch, watch_together
 
 needs_games = pytest.mark.skipif("procgen-mirror" not in installed_backends(), reason="needs procgen-mirror")
 PROCGEN = LevelSet("bigfish").spec
 MINIGRID = EnvSpec((40, 40, 3), 7, 0, ("left", "right", "forward", "pickup", "drop", "toggle", "done"))
-UNNAMED = EnvSpec((84, 84, 4), 40)
-ATARI = EnvSpec((210, 160, 3), 18, 0, tuple(f"DOWNRIGHTFIRE {index}" for index in range(18)))
-SPECS = (PROCGEN, MINIGRID, UNNAMED, ATARI, EnvSpec((20, 10, 1), 1))
+NAMES = Scene("", "", PROCGEN).names
+SIZE = size_of((single_panel(NAMES),))
 
 
 class FakeGames(VectorGames):
@@ -216,7 +205,7 @@ def test_all_agents_play_the_same_levels_and_who_has_ended_stays_at_the_last_fra
     assert progress.done == 4
     frames, durations = zip(*gif_frames(tmp_path / "video.gif"), strict=True)
     assert durations == 2 * (*[50] * 5, 1000)
-    short, long = module._panels_together(2, module._names(PROCGEN))
+    short, long = panels_together(2, NAMES)
     for panel, counts in ((short, [0, 1, 1, 1, 1, 1]), (long, [0, 1, 2, 3, 4, 4])):
         left, top, *_ = panel.frame
         shown = [np.asarray(frame)[top + 50 : top + 90, left + 50 : left + 90, 0].mean() for frame in frames]
@@ -259,157 +248,6 @@ def test_drawn_levels_lie_in_the_split(trained, split, allowed):
     drawn = draw_levels(trained, WatchConfig(split=split, episodes=20))
     assert len(drawn) == 20
     assert all(level in allowed for level in drawn)
-
-
-# ---- the picture -----------------------------------------------------------------------------------------------------
-
-
-def moment(spec=PROCGEN, **changes):
-    rng = np.random.default_rng(0)
-    probabilities = rng.dirichlet(np.ones(spec.num_actions)).astype(np.float32)
-    frame = rng.integers(0, 256, spec.obs_shape, dtype=np.uint8)
-    action = min(7, spec.num_actions - 1)
-    return Moment(frame, probabilities, action, (0.5, 1.5), 2_147_483_646, 12, 3.0)._replace(**changes)
-
-
-def single_panel(spec=PROCGEN):
-    return module._single_panel(module._names(spec))
-
-
-def all_panels(spec):
-    names = module._names(spec)
-    together = (module._panels_together(count, names) for count in (2, 3, 4))
-    return [module._single_panel(names), *itertools.chain.from_iterable(together)]
-
-
-def test_the_frame_is_upscaled_without_blur():
-    picture = np.asarray(draw(moment(), "bigfish", "unseen", PROCGEN))
-    assert np.array_equal(picture[16 : 16 + 512 : 8, 16 : 16 + 512 : 8], moment().frame)
-    assert np.array_equal(picture[23 : 16 + 512 : 8, 23 : 16 + 512 : 8], moment().frame)
-
-
-def test_a_grey_frame_that_is_not_square_keeps_its_shape_and_stands_in_the_middle():
-    spec = EnvSpec((20, 10, 1), 2)
-    frame = moment(spec).frame
-    picture = np.asarray(draw(moment(spec), "game", "unseen", spec))
-    left, top = 16 + (512 - 250) // 2, 16 + (512 - 500) // 2
-    shown = picture[top : top + 500, left : left + 250]
-    assert np.array_equal(shown, np.repeat(np.repeat(frame, 25, 0), 25, 1).repeat(3, 2))
-    for beside in (picture[16:528, 16:left], picture[16:528, left + 250 : 528], picture[16:top, 16:528]):
-        assert (beside == module._GROOVE).all()
-
-
-@pytest.mark.parametrize(
-    ("shape", "side", "size"),
-    [
-        ((64, 64, 3), 384, (384, 384)),
-        ((210, 160, 3), 512, (320, 420)),
-        ((210, 160, 3), 384, (293, 384)),  # a factor of 1 would leave nearly half of it free
-        ((300, 600, 3), 512, (512, 256)),
-        ((2000, 1, 1), 256, (1, 256)),
-    ],
-)
-def test_a_frame_fills_at_least_two_thirds_of_its_square_and_never_more(shape, side, size):
-    assert as_image(np.zeros(shape, np.uint8), side).size == size
-
-
-@pytest.mark.parametrize(
-    ("channels", "shown"),
-    [(1, [0, 0, 0]), (2, [1, 1, 1]), (3, [0, 1, 2]), (4, [3, 3, 3]), (9, [6, 7, 8]), (16, [15, 15, 15])],
-)
-def test_of_many_channels_the_last_triple_or_the_last_one_is_shown(channels, shown):
-    frame = np.arange(2 * 2 * channels, dtype=np.uint8).reshape(2, 2, channels)
-    assert np.array_equal(np.asarray(as_image(frame, 2)), frame[..., shown])
-
-
-@pytest.mark.parametrize(("spec", "action"), [(PROCGEN, action) for action in range(15)] + [(MINIGRID, 6)])
-def test_a_certain_action_fills_its_bar_and_no_other(spec, action):
-    certain = np.eye(spec.num_actions, dtype=np.float32)[action]
-    sure = np.asarray(draw(moment(spec, probabilities=certain, action=action), "game", "unseen", spec))
-    for other, (left, top, right, _) in enumerate(single_panel(spec).bars.boxes):
-        row = sure[top + 6, left + 2 : right - 2]
-        groove, filled = (row == module._GROOVE).all(), (row == module._CHOSEN).all()
-        assert (groove, filled) == ((False, True) if other == action else (True, False))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"level": 7}, {"step": 13}, {"total": 4.0}, {"values": (0.5, 1.6)}, {"action": 8}, {"outcome": "solved"}],
-)
-def test_each_thing_that_changes_is_seen(changes):
-    before, after = (draw(m, "bigfish", "unseen", PROCGEN) for m in (moment(), moment(**changes)))
-    assert ImageChops.difference(before, after).getbbox()
-    pairs = ({"a": m, "b": m} for m in (moment(), moment(**changes)))
-    before, after = (draw_together(pair, "bigfish", "unseen", PROCGEN) for pair in pairs)
-    assert ImageChops.difference(before, after).getbbox()
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_nothing_is_drawn_over_the_edge_or_the_frame_for_the_largest_numbers(spec):
-    """Margins stay paper-white: a text that is too long would run into them or into the game."""
-    large = moment(spec, level=2_147_483_646, step=600_000, total=-1234567.8, values=(-100_000.25,) * 500)
-    title = "module_with_a_long_name.and_a_part:function_that_makes_the_environment\nof two lines"
-    picture = np.asarray(draw(large, title, "seen in training", spec))
-    margins = (picture[:, :16], picture[:, -15:], picture[:6], picture[-10:], picture[:, 16 + 512 : 16 + 512 + 12])
-    assert all((margin == module._PAPER).all() for margin in margins)
-    for count in (2, 3, 4):
-        labels = [f"an agent with a very long name, longer than any panel is wide, of number {n}" for n in range(count)]
-        picture = np.asarray(draw_together(dict.fromkeys(labels, large), title, "seen in training", spec))
-        edges = [panel.frame[2] for panel in module._panels_together(count, module._names(spec))]
-        # Numbers and probabilities end at the edge of a panel, and an anti-aliased pixel may lie beyond.
-        margins = [picture[:, :15], picture[:6], picture[-10:], *(picture[48:, edge + 1 : edge + 15] for edge in edges)]
-        assert all((margin == module._PAPER).all() for margin in margins)
-
-
-@pytest.mark.parametrize("count", [2, 3, 4])
-@pytest.mark.parametrize("spec", SPECS)
-def test_pictures_side_by_side_have_sides_that_encoders_like(spec, count):
-    size = draw_together({str(n): moment(spec) for n in range(count)}, "game", "unseen", spec).size
-    assert [side % 16 for side in size] == [0, 0]
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_bars_and_their_labels_do_not_overlap(spec):
-    for panel in all_panels(spec):
-        bars = panel.bars
-        font = module._font(bars.text_size)
-        assert all(font.getlength(label) <= bars.label_width - 8 for label in bars.labels)
-        assert len(set(bars.labels)) == spec.num_actions or spec is ATARI
-        whole = [
-            (left - bars.label_width, top - 3, right + bars.percent_width, bottom)
-            for left, top, right, bottom in bars.boxes
-        ]
-        assert all(right - left > 20 for left, _, right, _ in bars.boxes)
-        for a, b in itertools.combinations(whole, 2):
-            assert a[2] <= b[0] or b[2] <= a[0] or a[3] < b[1] or b[3] < a[1]
-
-
-def test_only_procgens_directions_stand_apart():
-    tops = [box[1] for box in single_panel().bars.boxes]
-    gaps = [below - above for above, below in itertools.pairwise(tops)]
-    assert gaps == [21] * 8 + [32] + [21] * 5
-    tops = [box[1] for box in single_panel(EnvSpec((64, 64, 3), 15)).bars.boxes]
-    assert {below - above for above, below in itertools.pairwise(tops)} == {21}
-
-
-def test_of_too_many_actions_the_first_ones_and_the_chosen_one_are_shown():
-    for panel in all_panels(UNNAMED):
-        bars = panel.bars
-        fitting = len(bars.boxes) - 1  # the last place tells how many there are besides
-        assert bars.hidden == 40 - fitting
-        assert bars.actions(3) == list(range(fitting))
-        assert bars.actions(39) == [*range(fitting - 1), 39]
-    certain = np.eye(40, dtype=np.float32)[39]
-    picture = np.asarray(draw(moment(UNNAMED, probabilities=certain, action=39), "game", "unseen", UNNAMED))
-    left, top, right, _ = single_panel(UNNAMED).bars.boxes[-2]
-    assert (picture[top + 5, left:right] == module._CHOSEN).all()
-
-
-@pytest.mark.parametrize("spec", [PROCGEN, MINIGRID, ATARI, EnvSpec((64, 64, 3), 1)])
-def test_actions_that_fit_are_all_shown(spec):
-    for panel in all_panels(spec):
-        assert panel.bars.hidden == 0
-        assert panel.bars.actions(spec.num_actions - 1) == list(range(spec.num_actions))
 
 
 # ---- a real game -----------------------------------------------------------------------------------------------------
@@ -456,3 +294,18 @@ def test_a_game_of_gymnasium_is_shown(tmp_path):
     assert {rows.level_seeds[0] for rows in played.values()} == set(draw_levels(trained, config))
     with Image.open(tmp_path / "one.gif") as gif:
         assert (gif.n_frames, gif.size) == (rows.lengths[0] + 1, SIZE)
+
+
+@needs_games
+@pytest.mark.parametrize("who", ["policy", "value"])
+def test_heat_changes_the_picture_and_not_the_play(tmp_path, who):
+    """Fails if looking draws from the agent's random numbers, or leaves it in another mode."""
+    torch.manual_seed(0)
+    model = Network(NetworkConfig(encoder="small"), PROCGEN).train()
+    real, trained = Agent(model, Method(), context(model), PROCGEN), LevelSet("dodgeball", num_levels=3)
+    plain = watch(real, trained, tmp_path / "a.gif", WatchConfig(episodes=1))
+    heated = watch(real, trained, tmp_path / "b.gif", WatchConfig(episodes=1, saliency=who))
+    assert [column.tolist() for column in plain] == [column.tolist() for column in heated]
+    assert model.training
+    with Image.open(tmp_path / "b.gif") as gif:
+        assert gif.size == size_of((single_panel(NAMES, True),))

@@ -14,6 +14,9 @@ from clop.cli.bench import add_bench
 from clop.cli.export import add_export
 from clop.cli.flags import integer, positive
 from clop.cli.methods import add_methods
+from clop.cli.page import add_page
+from clop.cli.report import add_report
+from clop.cli.saliency import add_saliency
 from clop.cli.sweep import add_sweep
 from clop.cli.train import add_train
 from clop.cli.vision import add_vision
@@ -107,7 +110,8 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
         description="Train the paper's small CNN on handwritten digits drawn small, and test it on digits that fill "
         "the frame: plain, with dropout, with batch norm and with CLOP. Then train PPO with and without CLOP on the "
         "game starpilot, side by side on one core each, evaluate both on seen and unseen levels, and film them on the "
-        "same unseen level. No download. Interrupted, it goes on.",
+        "same unseen level. It ends with a page of all that, which opens in a browser. No download. Interrupted, it "
+        "goes on.",
     )
     demo.add_argument("--out", type=Path, default=Path("demo"), help="folder to write (default: %(default)s)")
     demo.add_argument("--epochs", type=positive, default=15, help="epochs on the digits (default: %(default)s)")
@@ -126,9 +130,12 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     add_sweep(commands)
     add_evaluate(commands)
     add_watch(commands)
+    add_saliency(commands)
+    add_page(commands)
     add_plot(commands)
     add_export(commands)
     add_methods(commands)
+    add_report(commands)
     return parser
 
 
@@ -165,6 +172,7 @@ def _picture(arguments: argparse.Namespace) -> None:
 
 def _demo(arguments: argparse.Namespace) -> None:
     from clop import demo, demo_agents, machine
+    from clop.report.page.build import write_page
 
     machine.keep_memory()
     print(demo.run(arguments.out, arguments.epochs, arguments.seed))
@@ -172,5 +180,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     game = demo_agents.GAME
     print(
         f"Tables (digits.md, {game}.md), figures (digits.png, {game}.png), a video of both agents on the same unseen "
-        f"levels ({game}.mp4) and the runs are in {arguments.out}"
+        f"levels ({game}.mp4, {game}.webm) and the runs are in {arguments.out}"
     )
+    page = write_page([arguments.out], arguments.out / "page")
+    print(f"All of it is on a page, with the layer to play with; open {page.path.resolve()}")

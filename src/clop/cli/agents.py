@@ -29,6 +29,11 @@ def add_watch(commands: Any) -> None:
         description="Write a video of whole episodes: the game, the probabilities of actions, and the critic's value.",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="an .mp4, .webm or .gif")
+    parser.add_argument(
+        "--saliency",
+        choices=("policy", "value"),
+        help="show beside the frame what raises the logit of the chosen action, or the value",
+    )
     _add_play(parser, episodes=4)
     parser.set_defaults(run=_watch)
 
@@ -117,7 +122,11 @@ def _watch(arguments: argparse.Namespace) -> None:
 
     check_suffix(arguments.out)
     config = WatchConfig(
-        split=arguments.split, episodes=arguments.episodes, greedy=arguments.greedy, seed=arguments.seed
+        split=arguments.split,
+        episodes=arguments.episodes,
+        greedy=arguments.greedy,
+        seed=arguments.seed,
+        saliency=arguments.saliency,
     )
     trained = read_config(arguments.run_folder)
     agent = load_agent(arguments.run_folder, find_device(arguments.device))

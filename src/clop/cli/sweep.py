@@ -175,6 +175,8 @@ def _run(arguments: argparse.Namespace) -> None:
     from clop.experiments.sweep.check import check_jobs
     from clop.experiments.sweep.plan import Plan, recorded_runs
 
+    if arguments.print_only and arguments.on != "slurm":
+        raise UsageError("--print-only writes the sbatch file of Slurm; add --on slurm")
     sweep = _sweep(arguments)
     jobs = sweep.jobs()
     root = arguments.out or Path("sweeps") / sweep.name
@@ -197,8 +199,6 @@ def _execute(plan: Any, arguments: argparse.Namespace) -> None:
         resources = Resources(arguments.cpus, arguments.gpus, arguments.hours, arguments.partition, arguments.jobs)
         print(submit(plan, options, resources, print_only=arguments.print_only))
         return
-    if arguments.print_only:
-        raise UsageError("--print-only writes the sbatch file of Slurm; add --on slurm")
     if arguments.on == "ray":
         from clop.experiments.sweep.on_ray import run_on_ray
 

@@ -69,12 +69,13 @@ class RunFolder:
             config: The settings.
             command: What was typed to get it; the command of this program if not given.
         """
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and (not path.is_dir() or _belongs_to_somebody(path)):
+            if _holds_same(path, kind, config):
+                return cls(path)  # made by another process in this moment; the lease decides who writes
             hint = f"go on with it by --resume {path}, or name" if (path / "config.json").exists() else "name"
             raise UsageError(
                 f"{path} is not empty and nothing in it will be overwritten; {hint} another folder with --out"
             )
-        (path / "checkpoints").mkdir(parents=True, exist_ok=True)
         write_json(
             path / "config.json",
             {
@@ -84,6 +85,7 @@ class RunFolder:
                 **_origin(command),
             },
         )
+        (path / "checkpoints").mkdir(exist_ok=True)
         return cls(path)
 
     @classmethod
@@ -232,6 +234,19 @@ class RunFolder:
 
     def _saved(self) -> list[Path]:
         return sorted((self.path / "checkpoints").glob("step-*.pt"), reverse=True)
+
+
+def _belongs_to_somebody(path: Path) -> bool:
+    """Whether a folder holds more than a process leaves that was killed while it made the folder of a run."""
+    return any(not entry.name.startswith(".config-") for entry in path.iterdir())
+
+
+def _holds_same(path: Path, kind: str, config: Mapping[str, Any]) -> bool:
+    try:
+        values = json.loads((path / "config.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return bool(values.get("kind") == kind and values.get("config") == json.loads(json.dumps(dict(config))))
 
 
 def _origin(command: str | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from clop.errors import UsageError
 from clop.files import write_atomic
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Figure  # so that others need not import matplotlib for it
 
 _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860")
 _MARKERS = {"train": "^", "test": "o"}
@@ -30,7 +30,7 @@ def accuracy_bars(
         accuracies: Percent, by method and test set.
         examples: Grey images as arrays, by the name under which they are shown.
     """
-    figure = _figure(width=9 if examples else 6.5, height=3.6)
+    figure = new_figure(width=9 if examples else 6.5, height=3.6)
     grid = figure.add_gridspec(1, 2, width_ratios=(1, 2.6)) if examples else figure.add_gridspec(1, 1)
     axes = figure.add_subplot(grid[-1])
     sets = list(next(iter(accuracies.values())))
@@ -74,7 +74,7 @@ def accuracies_beside_published(
         published: Mean and spread in percent, by method; not every method needs to have them.
         names: Of the two kinds of bars, with their scale.
     """
-    figure = _figure(width=max(6.0, 2.0 + 1.1 * len(ours)), height=4.2)
+    figure = new_figure(width=max(6.0, 2.0 + 1.1 * len(ours)), height=4.2)
     axes = figure.subplots()
     width = 0.38
     for place, (method, values) in enumerate(ours.items()):
@@ -121,7 +121,7 @@ def depth_curve(title: str, by_stage: Mapping[int, Sequence[float]], plain: Sequ
         by_stage: Percent of each seed, by the number of the stage.
         plain: Percent of each seed without CLOP.
     """
-    figure = _figure(width=5.0, height=3.6)
+    figure = new_figure(width=5.0, height=3.6)
     axes = figure.subplots()
     stages = sorted(by_stage)
     means = [statistics.mean(by_stage[stage]) for stage in stages]
@@ -175,7 +175,7 @@ def learning_curves(
     if len(curves) > _FEW:
         figure = _panels(curves, anchors or {})
     else:
-        figure = _figure(width=7.0, height=4.2)
+        figure = new_figure(width=7.0, height=4.2)
         axes = figure.subplots()
         for curve, colour in zip(curves, _COLOURS, strict=False):
             _draw(axes, curve, colour)
@@ -196,7 +196,7 @@ def _panels(curves: Sequence[Curve], anchors: Mapping[str, tuple[int, float]]) -
     first, *others = curves
     columns = 4
     rows = math.ceil(len(others) / columns)
-    figure = _figure(width=2.5 * columns, height=2.2 * rows + 0.6)
+    figure = new_figure(width=2.5 * columns, height=2.2 * rows + 0.6)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
     for axes in panels[len(others) :]:
         axes.set_visible(False)
@@ -269,16 +269,22 @@ def _columns(pairs: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]
 
 
 def save(figure: "Figure", path: Path) -> None:
+    """Write a figure; the same figure is the same bytes, so neither date nor version nor random names go with it."""
     if (kind := path.suffix.removeprefix(".").lower()) not in figure.canvas.get_supported_filetypes():
         raise UsageError(
             f"cannot write a figure as {kind or 'a file without a suffix'!r}; expected such as .png or .svg"
         )
-    write_atomic(path, lambda draft: figure.savefig(draft, dpi=150))
+    import matplotlib
+
+    about = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}.get(kind)
+    with matplotlib.rc_context({"svg.hashsalt": "clop", "svg.fonttype": "none"}):
+        write_atomic(path, lambda draft: figure.savefig(draft, dpi=150, metadata=about))
 
 
-def _figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float) -> "Figure":
+    """An empty figure of so many inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UsageError('figures need matplotlib, which is not installed: pip install "clop[vision]"') from None
+        raise UsageError('figures need matplotlib, which is not installed: pip install "clop[report]"') from None
     return Figure(figsize=(width, height), layout="constrained")  # no pyplot, so no display and no global state

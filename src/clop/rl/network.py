@@ -177,6 +177,10 @@ class Network(nn.Module):
         """The policy once more on a map that a pass has returned, from the slot ``actor_in`` on."""
         return self._policy(self.actor_in(encoder_map), actions)
 
+    def value_branch(self, encoder_map: Tensor) -> Tensor:
+        """(N,) The value once more on a map of the encoder that the critic reads, from the slot ``critic_in`` on."""
+        return self._value(self.critic_in(encoder_map), None)
+
     def _policy(self, actor_map: Tensor, actions: Tensor | None) -> Output:
         features, aux = _with_aux(self.neck(actor_map))
         output = Output(self.policy_head(features), features=features, aux=aux)

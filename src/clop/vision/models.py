@@ -67,14 +67,21 @@ class Classifier(nn.Module):
             for layer in chain:
                 self.get_submodule(slot).append(layer)  # type: ignore[operator]
 
-    def features(self, x: Tensor) -> Tensor:
-        """The map of the last stage."""
-        for name in self.stage_names:
+    def features(self, x: Tensor, stage: str | None = None) -> Tensor:
+        """The map behind a stage; the last one if not given."""
+        last = len(self.stage_names) if stage is None else self.stage_names.index(stage) + 1
+        for name in self.stage_names[:last]:
             x = self.get_submodule(name)(x)
         return x
 
+    def classify(self, x: Tensor, stage: str) -> Tensor:
+        """(N, classes) Logits from the map behind a stage."""
+        for name in self.stage_names[self.stage_names.index(stage) + 1 :]:
+            x = self.get_submodule(name)(x)
+        return self.head(self.dense2(self.dense1(torch.flatten(x, 1))))
+
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.dense2(self.dense1(torch.flatten(self.features(x), 1))))
+        return self.classify(self.features(x), self.stage_names[-1])
 
 
 class SmallCNN(Classifier):

@@ -55,6 +55,8 @@ class Plan:
         recorded = frozenset(recorded)
         if root.exists() and not root.is_dir():
             raise UsageError(f"--out: expected a folder, got the file {root}")
+        # Listed before the look at sweep.json, since another driver may be writing both files at this moment.
+        foreign = [path for path in _listed(root) if path.name != "jobs.jsonl" and not path.name.startswith(".")]
         if (root / "sweep.json").exists():
             earlier = cls.open(root)
             if earlier.name != name:
@@ -64,7 +66,7 @@ class Plan:
             plan = cls(root, name, merged, recorded | earlier.recorded)
             if merged == earlier.jobs and plan.recorded == earlier.recorded:
                 return plan
-        elif root.exists() and any(root.iterdir()):
+        elif foreign:
             raise UsageError(f"{root} is not empty and holds no sweep; name another folder with --out")
         else:
             plan = cls(root, name, jobs, recorded)
@@ -133,6 +135,10 @@ class Status:
         total = self.progress.get("total", 0)
         whole = self.job.total if self.job.unit == "steps" else total
         return min(1.0, self.progress.get("done", 0) / whole) if whole else 0.0
+
+
+def _listed(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.exists() else []
 
 
 def has_ended(folder: Path, job: Job) -> bool:

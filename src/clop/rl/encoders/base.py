@@ -141,10 +141,22 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.input(x)
-        for name in self.stages:
+        return self.onward(self.input(x), None)
+
+    def until(self, x: Tensor, stage: str) -> Tensor:
+        """The map of frames behind a stage and its slot."""
+        return self._through(self.input(x), None, stage)
+
+    def onward(self, x: Tensor, stage: str | None) -> Tensor:
+        """What the encoder makes of the map behind a stage; None stands for its input."""
+        return self.out(self._through(x, stage, None))
+
+    def _through(self, x: Tensor, behind: str | None, last: str | None) -> Tensor:
+        names = list(self.stages)
+        first = 0 if behind is None else names.index(behind) + 1
+        for name in names[first : None if last is None else names.index(last) + 1]:
             x = getattr(self, f"{name}_out")(getattr(self, name)(x))
-        return self.out(x)
+        return x
 
 
 class Residual(nn.Module):

@@ -1,0 +1,141 @@
+"""Write the page: one HTML file that asks for nothing, and a folder of videos beside it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from clop.errors import UsageError
+from clop.experiments.record import RunRecord
+from clop.files import write_atomic
+from clop.report import saliency
+from clop.report.build import TABLES
+from clop.report.claim_rules import RULES, TESTS
+from clop.report.claims import verdicts
+from clop.report.page import claims, classifiers, layer, provenance, results, tables, videos
+from clop.report.page.html import escape, paragraph, table
+from clop.report.page.links import Links
+from clop.report.runs import Runs
+
+MODULES = ("sampler", "layer", "curves", "claims", "main")
+"""Scripts, each before those that import from it."""
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "media-src 'self' file:"
+)
+"""The browser itself refuses every request but for the videos beside the page."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What was written."""
+
+    path: Path
+    """The file to open."""
+    runs: int
+    videos: int
+
+
+def write_page(paths: Sequence[Path], out: Path) -> Page:
+    """Write the page of runs, sweeps, reports, records and videos at these paths and below.
+
+    Args:
+        paths: Where to look.
+        out: The folder; what lies in it stays, but for the page itself.
+    """
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"the page is a folder, but {out} is a file; name another with --out")
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path} does not exist; expected a run, a sweep, or a folder that holds some")
+    found = Runs.find(path for path in paths if path.is_dir())
+    shown = videos.find_videos(paths, out)
+    records, links = _saliency_records(paths), Links(provenance.groups(found))
+    count = len(found.agents) + len(found.classifiers)
+    sections = [
+        layer.section(),
+        results.section(found.agents),
+        classifiers.section(found.classifiers),
+        videos.section(shown),
+        _saliency(records),
+        claims.section(verdicts(found, RULES, TESTS) if count else [], links),
+        tables.section({name: make(found) for name, make in TABLES.items()} if count else {}, links),
+    ]
+    sections.append(provenance.section(found, links))  # last, when all links are known
+    html = _document(count, [section for section in sections if section])
+    videos.copy_videos(shown, out)
+    path = out / "index.html"
+    write_atomic(path, lambda draft: draft.write_text(html, encoding="utf-8"))
+    return Page(path, count, len(shown))
+
+
+def bundle() -> str:
+    """All scripts as one module: browsers load no file that a file names."""
+    folder = files("clop.report.page") / "assets"
+    parts = [(folder / f"{name}.mjs").read_text(encoding="utf-8") for name in MODULES]
+    text = "\n".join(re.sub(r"^import .*\n", "", part, flags=re.MULTILINE) for part in parts)
+    return re.sub(r"^export (?=function|const|class)", "", text, flags=re.MULTILINE).replace("</", "<\\/")
+
+
+def _document(count: int, sections: Sequence[str]) -> str:
+    style = (files("clop.report.page") / "assets" / "style.css").read_text(encoding="utf-8")
+    titles = [re.search(r'<section id="(.*?)">\s*<h2>(.*?)</h2>', section) for section in sections]
+    links = "".join(f'<a href="#{found[1]}">{found[2]}</a>' for found in titles if found)
+    runs = "one run" if count == 1 else f"{count} runs"
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">
+<title>CLOP: swapping neighbours to generalise</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header>
+<h1>Swapping neighbours to generalise</h1>
+<p class="lead">CLOP is a layer that swaps neighbouring positions of a feature map while a network trains, so that it
+cannot rely on where exactly things are. Try it, and see what came of it in {runs}, with seeds, intervals and the
+command behind each number.</p>
+</header>
+<nav aria-label="sections"><div>{links}
+<button type="button" id="theme" class="needs-js">light / dark</button></div></nav>
+<main>
+{"".join(sections)}
+</main>
+<footer><p>Written by <code>clop page</code>. The layer is that of Bertoin and Rachelson, <i>Local Feature Swapping for
+Generalization in Reinforcement Learning</i> (2022); numbers called the paper’s are theirs. This page asks for nothing
+from anywhere.</p></footer>
+<script type="module">
+{bundle()}</script>
+</body>
+</html>
+"""
+
+
+def _saliency_records(paths: Sequence[Path]) -> list[RunRecord]:
+    records = []
+    for path in paths:
+        for file in [path] if path.suffix == ".json" else sorted(path.rglob("*.json")):
+            if f'"kind": "{saliency.KIND}"' in file.read_text(encoding="utf-8", errors="replace")[:200]:
+                records.append(RunRecord.read(file))
+    return records
+
+
+def _saliency(records: Sequence[RunRecord]) -> str:
+    if not records:
+        return ""
+    articles = "".join(
+        f'<article class="game"><h3>{escape(record.metrics["source"])}</h3>'
+        f"{table(saliency.HEADER, [[escape(cell) for cell in group.cells] for group in saliency.groups(record)])}"
+        f"{paragraph(saliency.note(record))}<p class='faint'><code>{escape(record.command)}</code></p></article>"
+        for record in records
+    )
+    return f"""<section id="saliency">
+<h2>What agents look at</h2>
+<p>How concentrated the heat of Grad-CAM is on the deepest map, beside networks with random weights, which are the
+control.</p>
+{articles}
+</section>"""

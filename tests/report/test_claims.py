@@ -1,0 +1,122 @@
+"""Verdicts on the paper's claims follow from records, and the page shows those of the committed ones."""
+
+from pathlib import Path
+
+import pytest
+
+from clop.report.build import claims_page
+from clop.report.claim_rules import RULES, TESTS
+from clop.report.claims import VERDICTS, Comparison, decide, read_claims, verdicts
+from clop.report.runs import Runs
+from clop.report.stats import Estimate
+
+ROOT = Path(__file__).parents[2]
+ABOVE, BELOW, ACROSS = (1.0, 0.5, 1.5), (-1.0, -1.5, -0.5), (0.2, -0.5, 0.9)
+
+
+def comparisons(**by_subject):
+    return [
+        Comparison(subject, subject, Estimate(*numbers, 3), "scale", (Path(subject),))
+        for subject, numbers in by_subject.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "subjects", "every", "mark"),
+    [
+        (comparisons(a=ABOVE, b=ABOVE), "ab", False, "reproduced"),
+        (comparisons(a=ABOVE), "ab", False, "partly"),  # b was not run
+        (comparisons(a=ABOVE, b=ACROSS), "ab", False, "partly"),
+        (comparisons(a=ABOVE, b=BELOW), "ab", False, "partly"),
+        (comparisons(a=ABOVE, b=BELOW), "ab", True, "contradicted"),  # said of every one
+        (comparisons(a=BELOW, b=ACROSS), "ab", False, "contradicted"),
+        (comparisons(a=ACROSS), "a", False, "not tested"),
+        (comparisons(a=(5.0, None, None)), "a", False, "not tested"),  # too few seeds for an interval
+        ([], "a", False, "not tested"),
+    ],
+)
+def test_a_verdict_follows_from_intervals(found, subjects, every, mark):
+    """Fails if a point without an interval decides, or if what was not run is passed over."""
+    assert decide(found, subjects, every=every).mark == mark
+
+
+def marks(path, *numbers):
+    found = {claim.number: verdict for claim, verdict in verdicts(Runs.find([path]), RULES, TESTS)}
+    return [found[number].mark for number in numbers]
+
+
+@pytest.fixture
+def agents(tmp_path, write_agent):
+    """CLOP better than PPO on unseen levels of bigfish and dodgeball, with a smaller gap, and even on jumper."""
+    for seed in range(3):
+        for game, gain in (("bigfish", 4.0), ("dodgeball", 3.0), ("jumper", 0.0)):
+            noise = (seed - 1) / 10
+            write_agent(tmp_path / f"p{game}{seed}", game, "ppo", seed, 12.0 + noise, 6.0 - noise)
+            write_agent(tmp_path / f"c{game}{seed}", game, "clop", seed, 12.0 - noise, 6.0 + gain + noise)
+            write_agent(tmp_path / f"l{game}{seed}", game, "clop(local=false)", seed, 12.0, 5.0 + noise)
+    return tmp_path
+
+
+def test_claims_about_agents_are_decided_by_their_runs(agents):
+    """94 names three games of which two were run; 105 speaks of training return, which is the same here."""
+    assert marks(agents, 94, 107, 105, 131, 132) == ["partly", "partly", "not tested", "partly", "contradicted"]
+    assert marks(agents, 100) == ["partly"]  # nothing against it, but most games are missing
+    assert marks(agents, 108) == ["partly"]  # jumper is even, coinrun was not run
+
+
+def test_one_game_contradicts_what_is_said_of_every_game(agents, write_agent):
+    for seed in range(3):
+        write_agent(agents / f"px{seed}", "heist", "ppo", seed, 8.0 + seed / 10, 6.0)
+        write_agent(agents / f"cx{seed}", "heist", "clop", seed, 8.0 + seed / 10, 3.0)
+    assert marks(agents, 100, 94) == ["contradicted", "partly"]
+
+
+def test_fewer_than_three_seeds_decide_nothing(tmp_path, write_agent):
+    for seed in range(2):
+        write_agent(tmp_path / f"p{seed}", "bigfish", "ppo", seed, 12.0, 6.0)
+        write_agent(tmp_path / f"c{seed}", "bigfish", "clop", seed, 12.0, 12.0)
+    assert marks(tmp_path, 94, 107) == ["not tested", "not tested"]
+
+
+def test_claims_about_classifiers_are_decided_by_their_runs(tmp_path, write_classifier):
+    tests = {"plain": 74.0, "dropout": 73.0, "batch_norm": 66.0, "clop": 86.0}
+    for method, test in tests.items():
+        for seed in range(3):
+            write_classifier(tmp_path / f"{method}-{seed}", method, seed, test + seed / 10)
+    assert marks(tmp_path, 48, 49, 54, 147) == ["reproduced", "reproduced", "partly", "not tested"]
+    for seed in range(3):
+        where = {"changed": {"clop": {"slot": "stage1"}}, "slot": "stage1"}
+        write_classifier(tmp_path / f"first-{seed}", "clop", seed, 90.0 + seed / 10, **where)
+    assert marks(tmp_path, 147) == ["contradicted"]
+
+
+def test_scarcity_is_decided_by_the_difference_of_two_gains(tmp_path, write_classifier):
+    for images, gain in ((500, 12.0), (10_000, 4.0)):
+        scale = {"train_images": images, "scale": f"{images} images"}
+        for seed in range(3):
+            write_classifier(tmp_path / f"p{images}{seed}", "plain", seed, 70.0 + seed / 10, **scale)
+            write_classifier(tmp_path / f"c{images}{seed}", "clop", seed, 70.0 + gain - seed / 10, **scale)
+    assert marks(tmp_path, 68) == ["reproduced"]
+
+
+def test_the_list_is_whole_and_rules_and_tests_are_of_claims_in_it():
+    claims = read_claims()
+    assert [claim.number for claim in claims] == list(range(1, 227))
+    assert all(claim.claim and claim.place and claim.paper for claim in claims)
+    assert not RULES.keys() & TESTS.keys()
+    assert RULES.keys() | TESTS.keys() <= {claim.number for claim in claims}
+    assert {verdict.mark for _, verdict in verdicts(Runs(), RULES, TESTS)} <= set(VERDICTS)
+
+
+def test_the_tests_that_hold_our_code_to_definitions_exist():
+    """Fails for a test that was renamed or taken away: the claim it stood for would no longer be checked."""
+    for number, name in TESTS.items():
+        path, _, function = name.partition("::")
+        assert f"def {function}(" in (ROOT / path).read_text(), number
+
+
+def test_the_page_of_claims_has_the_verdicts_of_the_records(monkeypatch):
+    """Fails for a page made by hand, or before the last run."""
+    monkeypatch.chdir(ROOT)
+    text = claims_page(Runs.find(["results"]), ["results"], Path("docs"))
+    assert Path("docs/claims.md").read_text() == text, "run: clop report results --what claims --out docs"

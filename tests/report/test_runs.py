@@ -1,0 +1,82 @@
+"""Finding runs: what is read, and that nothing is dropped without a word."""
+
+import json
+import shutil
+
+import pytest
+
+from clop.errors import UsageError
+from clop.report.runs import Runs
+
+
+def test_agents_classifiers_and_benchmarks_are_found_below_a_folder(tmp_path, write_agent, write_classifier):
+    write_agent(tmp_path / "runs" / "a", method="clop(alpha=0.3)", seed=4)
+    write_classifier(tmp_path / "vision" / "b")
+    (tmp_path / "layer.json").write_text(json.dumps({"kind": "bench layer", "metrics": {}}))
+    (tmp_path / "other.json").write_text("[1, 2]")
+    found = Runs.find([tmp_path])
+    (run,) = found.agents
+    assert (run.game, run.seed, run.variant, run.scale) == (
+        *("bigfish", 4, "clop(alpha=0.3)", "procgen-easy: impala, easy, 200 levels"),
+    )
+    assert [run.summary.label for run in found.classifiers] == ["plain"]
+    assert list(found.benchmarks) == [tmp_path / "layer.json"]
+    assert found.problems == ()
+    assert Runs.find([tmp_path / "runs" / "a", tmp_path]).agents == found.agents  # named twice, found once
+
+
+def test_the_stages_of_a_run_that_grew_are_in_order(tmp_path, write_agent):
+    write_agent(tmp_path / "a", steps=3000, train=9.0, test=6.0, earlier=[(1000, 3.0, 2.0), (2000, 5.0, 4.0)])
+    (run,) = Runs.find([tmp_path]).agents
+    assert [(s.env_steps, s.train.mean, s.test.mean, s.gap) for s in run.stages] == [
+        *((1000, 3.0, 2.0, 1.0), (2000, 5.0, 4.0, 1.0), (3000, 9.0, 6.0, 3.0)),
+    ]
+    assert run.at(2000) is run.stages[1]
+    assert run.at(2500) is None
+
+
+def test_unfinished_damaged_and_doubled_runs_are_reported(tmp_path, write_agent, write_classifier):
+    """Fails for each kind that is dropped without a word."""
+    write_agent(tmp_path / "good")
+    write_agent(tmp_path / "half", seed=1, finished=False, curve=[(4096, 1.0, None)])
+    write_agent(tmp_path / "cut", seed=2)
+    (tmp_path / "cut" / "summary.json").write_text('{"version": 2, "env_')
+    write_agent(tmp_path / "old", seed=3)
+    (tmp_path / "old" / "config.json").write_text('{"version": 1, "kind": "agent"}')
+    write_agent(tmp_path / "bare", seed=4)
+    values = json.loads((tmp_path / "bare" / "summary.json").read_text())
+    del values["test"]
+    (tmp_path / "bare" / "summary.json").write_text(json.dumps(values))
+    shutil.copytree(tmp_path / "good", tmp_path / "copy")
+    write_classifier(tmp_path / "vision")
+    (tmp_path / "vision" / "summary.json").unlink()
+    found = Runs.find([tmp_path])
+    kinds = {problem.path.name: (problem.kind, problem.text) for problem in found.problems}
+    assert kinds["half"] == ("unfinished", "at 4096 of 1000000 steps")
+    assert kinds["vision"] == ("unfinished", "at 0 of 10 epochs")
+    assert kinds["cut"][0] == "damaged"
+    assert "summary.json cannot be read" in kinds["cut"][1]
+    assert kinds["old"][0] == "damaged"
+    assert "format 1" in kinds["old"][1]
+    assert kinds["bare"] == ("damaged", "lacks 'test'")
+    (one,) = {"good", "copy"} & kinds.keys()
+    assert kinds[one][0] == "duplicate"
+    assert len(found.agents) == 1
+    assert len(kinds) == 6
+
+
+def test_a_path_that_is_not_there_is_a_mistake(tmp_path):
+    with pytest.raises(UsageError, match="nowhere does not exist"):
+        Runs.find([tmp_path / "nowhere"])
+
+
+def test_a_long_curve_is_thinned_but_keeps_its_tests_and_its_end(tmp_path, write_agent):
+    """A run of the paper's length has 1526 iterations; a line that was cut off by a kill is not part of it."""
+    curve = [(i * 100, float(i), 7.0 if i == 501 else None) for i in range(1, 1501)]
+    write_agent(tmp_path / "a", curve=curve)
+    with (tmp_path / "a" / "metrics.jsonl").open("a") as file:
+        file.write('{"iteration": 1501, "env_')
+    (run,) = Runs.find([tmp_path]).agents
+    assert 300 < len(run.curve) <= 401
+    assert run.curve[-1].env_steps == 150_000
+    assert [(p.env_steps, p.test_return) for p in run.curve if p.test_return is not None] == [(50_100, 7.0)]
