@@ -228,8 +228,8 @@ def test_the_page_of_results_has_the_evaluations_on_starpilot():
 CLASSIFIERS = {
     ("plain", "plain"): "plain",
     ("mixup", "mixup"): "mixup",
-    ("dropout", "dropout"): "dropout, in the dense part",
-    ("dropout", "dropout(style=channel)"): "dropout, of channels of the last map",
+    ("dropout", "dropout(style=dense)"): "dropout, in the dense part",
+    ("dropout", "dropout"): "dropout, of channels of the last map",
     ("batch_norm", "batch_norm"): "batch norm",
     ("clop", "clop"): "CLOP(0.9)",
     ("clop", "clop(per_sample=True)"): "CLOP(0.9), a permutation for each image",

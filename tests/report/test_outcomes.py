@@ -47,6 +47,11 @@ def test_a_comparison_has_differences_and_the_probability_of_improvement(agents)
     assert found.differences["test"].excludes(0)
     assert found.differences["train"].value == pytest.approx(-2.0)
     assert found.improvement.value == 1.0
+    boot = found.bootstrap("test")
+    assert boot.value == pytest.approx(3.0)
+    assert found.differences["test"].low < boot.low < 3.0 < boot.high < found.differences["test"].high
+    with pytest.raises(UsageError, match="there is no test at equal training return of clop and ppo on bigfish"):
+        found.bootstrap("test at equal training return")
     assert found.at_equal_training is None  # these runs have neither curves nor earlier stages
 
 
@@ -96,6 +101,7 @@ def test_unseen_levels_at_equal_training_return(tmp_path, write_agent):
     found = {c.cell.env_steps: c for c in compare_all(cells([fast, slow]), "clop")}[2000]
     assert found.source == "evaluations"
     assert [one.value for one in found.at_equal_training] == pytest.approx([4.0, 3.5, 0.5])
+    assert found.bootstrap("test at equal training return").value == pytest.approx(0.5)
 
 
 def test_without_stages_the_running_return_and_the_tests_on_the_way_are_taken(tmp_path, write_agent):

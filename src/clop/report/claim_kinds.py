@@ -6,7 +6,7 @@ from pathlib import Path
 from clop.report.claims import Comparison, Rule, Verdict, decide
 from clop.report.outcomes import Cell, cells
 from clop.report.paper_agents import METHODS, steps_text
-from clop.report.paper_vision import Group, groups
+from clop.report.paper_vision import PAPER_SETTINGS, Group, groups
 from clop.report.published import supervised
 from clop.report.runs import Runs
 from clop.report.stats import Estimate, contrast_estimate, student_estimate, welch_estimate
@@ -103,21 +103,23 @@ def printed_accuracies(task: str, methods: Sequence[str]) -> Rule:
 
     def decide_it(runs: Runs) -> Verdict:
         published = supervised(task)
-        parts, near, paths, scale = [], [], [], ""
+        parts, near, paths, scale, seen = [], [], [], "", set()
         for method in methods:
             network, images, _, epochs, *_ = published[method].scale.split(", ")
             for group in groups(runs.classifiers, task):
                 summary = group.first.summary
                 whole = (summary.network, f"{summary.train_images} images") == (network, images)
-                if group.label == method and whole and f"{group.first.config['epochs']} epochs" == epochs:
+                is_it = summary.method == method and summary.changed in PAPER_SETTINGS
+                if is_it and whole and f"{group.first.config['epochs']} epochs" == epochs:
                     ours, paper = student_estimate(group.values("test")), published[method].test
                     near.append(abs(ours.value - paper.mean) <= 2 * (paper.std or 0.0))
-                    parts.append(f"{method} {ours.value:.1f} (n {ours.n}) against {paper}")
+                    parts.append(f"{group.label} {ours.value:.1f} (n {ours.n}) against {paper}")
                     paths += [run.path for run in group.runs]
                     scale = group.scale
+                    seen.add(method)
         if not parts:
             return Verdict("not tested", "not run at the paper's scale")
-        missing = len(methods) - len(parts)
+        missing = len(set(methods) - set(seen))
         text = "within two ±: " + ", ".join(parts) + (f"; {missing} of {len(methods)} not run" if missing else "")
         mark = "contradicted" if not any(near) else "reproduced" if all(near) and not missing else "partly"
         return Verdict(mark, text, scale, tuple(paths))

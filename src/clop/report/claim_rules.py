@@ -45,18 +45,24 @@ def _mine(method: str, base: str, games: Sequence[str] = tuple(GAMES), quantity:
     return agents(method, base, quantity, games, **more)
 
 
+_OTHERS = ("plain", "dropout*", "batch_norm")
+
 RULES: Mapping[int, Rule] = {
     47: printed_accuracies("mnist-usps", ("plain", "dropout", "batch_norm", "clop")),
-    48: rule(all_of(*(vision("clop", m, ("mnist-usps",)) for m in ("plain", "dropout", "batch_norm"))), ["mnist-usps"]),
-    49: rule(all_of(*(vision("plain", m, ("mnist-usps",)) for m in ("dropout", "batch_norm"))), ["mnist-usps"]),
+    48: rule(
+        all_of(*(vision("clop", m, ("mnist-usps",)) for m in ("plain", "dropout*", "batch_norm"))), ["mnist-usps"]
+    ),
+    49: rule(all_of(*(vision("plain", m, ("mnist-usps",)) for m in ("dropout*", "batch_norm"))), ["mnist-usps"]),
     52: printed_accuracies("imagenette", ("plain", "dropout", "batch_norm", "clop")),
-    53: rule(all_of(*(vision("clop", m, ("imagenette",)) for m in ("plain", "dropout", "batch_norm"))), ["imagenette"]),
+    53: rule(
+        all_of(*(vision("clop", m, ("imagenette",)) for m in ("plain", "dropout*", "batch_norm"))), ["imagenette"]
+    ),
     54: rule(vision("clop", "plain", _TASKS), _TASKS),
     62: printed_accuracies("stl10", ("plain", "clop", "mixup", "dropout", "batch_norm")),
     63: printed_accuracies("imagewoof", ("plain", "clop", "mixup", "dropout", "batch_norm")),
     64: printed_accuracies("imagenette", ("plain", "clop", "mixup", "dropout", "batch_norm")),
     65: rule(
-        all_of(*(vision("clop", m, _SCARCE, "gap") for m in ("plain", "mixup", "dropout", "batch_norm"))),
+        all_of(*(vision("clop", m, _SCARCE, "gap") for m in ("plain", "mixup", "dropout*", "batch_norm"))),
         _SCARCE,
         every=True,
     ),

@@ -93,6 +93,28 @@ class Comparison:
     """Of that return, see :func:`~clop.report.efficiency.unseen_at_training_return`."""
     at_equal_training: tuple[Estimate, Estimate, Estimate] | None
     """Return on unseen levels of the method, of the base, and their difference, at that training return."""
+    equal_training_values: tuple[list[float], list[float]]
+    """The same of each run of the method and of the base."""
+
+    def bootstrap(self, quantity: str = "test", reps: int = stats.REPS, seed: int = 0) -> Estimate:
+        """The difference of the means over seeds with the bootstrap's interval, drawn within each method.
+
+        Args:
+            quantity: One of :data:`QUANTITIES`, or ``test at equal training return``.
+            reps: Repetitions.
+            seed: Decides the interval.
+        """
+        if quantity == "test at equal training return":
+            a, b = self.equal_training_values
+        else:
+            a, b = self.cell.values(quantity), self.base.values(quantity)
+        if not a or not b:
+            raise UsageError(
+                f"there is no {quantity} of {self.cell.variant} and {self.base.variant} on {self.cell.game}"
+            )
+        rng = stats.generator(seed, "difference", self.cell.game, self.cell.variant, self.base.variant, quantity)
+        samples = [np.array(values)[:, None] for values in (a, b)]
+        return stats.estimate_rows(lambda s: s[0][..., 0].mean(-1) - s[1][..., 0].mean(-1), samples, rng, reps)
 
 
 def compare(cell: Cell, base: Cell) -> Comparison:
@@ -105,11 +127,13 @@ def compare(cell: Cell, base: Cell) -> Comparison:
     rng = stats.generator(0, "improvement", cell.game, cell.variant, base.variant)
     mine, other = (np.array(each.values("test"))[:, None] for each in (cell, base))
     (improvement,), _ = stats.improvement(mine, other, rng, _REPS)
-    level, source, found = _at_equal_training(cell, base)
-    return Comparison(cell, base, differences, improvement, level, source, found)
+    level, source, a, b = _at_equal_training(cell, base)
+    found = (stats.student_estimate(a), stats.student_estimate(b), stats.welch_estimate(a, b)) if a else None
+    return Comparison(cell, base, differences, improvement, level, source, found, (a, b))
 
 
-def _at_equal_training(cell: Cell, base: Cell) -> tuple[float | None, str, tuple[Estimate, Estimate, Estimate] | None]:
+def _at_equal_training(cell: Cell, base: Cell) -> tuple[float | None, str, list[float], list[float]]:
+    """The training return in common, where it comes from, and what each run had on unseen levels there."""
     both = [*cell.runs, *base.runs]
     for source in ("evaluations", "running"):
         level = common_training_return(both, source, cell.env_steps)
@@ -118,8 +142,8 @@ def _at_equal_training(cell: Cell, base: Cell) -> tuple[float | None, str, tuple
         columns = [[unseen_at_training_return(run, level, source) for run in each.runs] for each in (cell, base)]
         a, b = ([value for value in column if value is not None] for column in columns)
         if len(a) == len(cell.runs) and len(b) == len(base.runs):
-            return level, source, (stats.student_estimate(a), stats.student_estimate(b), stats.welch_estimate(a, b))
-    return None, "", None
+            return level, source, a, b
+    return None, "", [], []
 
 
 def compare_all(every: Sequence[Cell], method: str, base: str = "ppo") -> list[Comparison]:

@@ -13,7 +13,12 @@ from clop.report.stats import student_estimate
 from clop.report.tables import Row, Table, Value
 
 _NOT_COMPARED = ("seed", "data", "threads", "test_every", "train_images", "methods")
-_PAPER_SETTINGS: tuple[dict[str, dict[str, Any]], ...] = ({}, {"dropout": {"style": "channel"}})
+PAPER_SETTINGS: tuple[dict[str, dict[str, Any]], ...] = (
+    {},
+    {"dropout": {"style": "channel"}},
+    {"dropout": {"style": "dense"}},
+)
+"""Changes of settings with which a run stands beside the paper's number: none, and either place of dropout."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ class VisionTable:
                     count = paper.scale.split(", ")[-1].removesuffix(" runs")
                     rows.append(Row((task, method), "paper", values, count, "", paper.scale))
                 same = [
-                    g for g in ours if g.first.summary.method == method and g.first.summary.changed in _PAPER_SETTINGS
+                    g for g in ours if g.first.summary.method == method and g.first.summary.changed in PAPER_SETTINGS
                 ]
                 rows += [
                     Row(

@@ -54,7 +54,8 @@ def word(value: Any) -> str:
 
 def scale_key(config: Mapping[str, Any]) -> str:
     """What two runs must have in common for their returns to be compared, but game, steps and method."""
-    kept = {name: value for name, value in config.items() if name not in _NOT_SCALE}
+    kept = known()["presets"]["procgen-easy"] | flat(config)  # a setting that came later had its default before
+    kept = {name: value for name, value in kept.items() if name not in _NOT_SCALE}
     if config["ppo"]["schedule"] == "constant":  # else the learning rate depends on how long the run was to be
         kept.pop("total_timesteps")
     return json.dumps(kept, sort_keys=True)

@@ -84,7 +84,7 @@ def line_of(status: Status) -> str:
     if shown["rate"] > 0:
         parts += [
             f"{shown['rate']:.3g} {shown['unit']}/s",
-            f"{clock((shown['total'] - shown['done']) / shown['rate'])} left",
+            f"{clock(max(0, shown['total'] - shown['done']) / shown['rate'])} left",
         ]
     parts += [f"{name} {_short(shown[name])}" for name in _SHOWN if name in shown]
     return f"{status.job.title}: {', '.join(parts)}"
