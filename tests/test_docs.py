@@ -156,10 +156,10 @@ def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    methods = (tmp_path / "site" / "methods" / "index.html").read_text()
+    methods = (tmp_path / "site" / "methods.html").read_text()
     assert methods.count("<math") > 40
     assert "arithmatex" not in methods  # no formula is left as TeX
-    api = (tmp_path / "site" / "api" / "index.html").read_text()
+    api = (tmp_path / "site" / "api.html").read_text()
     assert "ClopCnnPolicy" in api
     assert not re.findall(r":(?:class|func|meth|data):", api)
     for page in (tmp_path / "site").rglob("*.html"):
