@@ -83,6 +83,7 @@ class ReadableRoles(Extension):
 
 def as_markdown(text: str) -> str:
     text = _MATH_BLOCK.sub(lambda match: f"$$\n{_dedented(match[1])}\n$$\n", text)
+    text = re.sub(r"^Example:$", "Examples:", text, flags=re.MULTILINE)  # the name under which code is shown as code
     text = _MATH_ROLE.sub(r"$\1$", text)
     return _ROLE.sub(r"`\1`", text)
 
