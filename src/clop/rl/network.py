@@ -85,16 +85,7 @@ class Dense(nn.Linear):
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.impoola:
-            return super().forward(x.mean((2, 3)))
-        if x.requires_grad:
-            x.register_hook(_as_channels_last)
-        return super().forward(x.flatten(1))
-
-
-def _as_channels_last(gradient: Tensor) -> Tensor:
-    """In the order of the map: a ReLU's gradient takes 28 times as long where the two orders differ."""
-    return gradient.contiguous(memory_format=torch.channels_last)
+        return super().forward(x.mean((2, 3)) if self.impoola else x.flatten(1))
 
 
 class Neck(nn.Module):
@@ -155,13 +146,15 @@ class Network(nn.Module):
         x = as_input(obs)
         output = Output()
         actor_map = None
-        encoder_map = self.encoder(x) if policy or self.critic_encoder is None else None
+        encoder_map = self._map(self.encoder, x) if policy or self.critic_encoder is None else None
         if policy:
             actor_map = self.actor_in(encoder_map)
             output = self._policy(actor_map, actions)
             output.encoder_map = encoder_map
         if value:
-            critic_map = self.critic_in(self.critic_encoder(x) if self.critic_encoder is not None else encoder_map)
+            critic_map = self.critic_in(
+                encoder_map if self.critic_encoder is None else self._map(self.critic_encoder, x)
+            )
             output.value = self._value(critic_map, output.features if actor_map is critic_map else None)
         return output
 
@@ -172,6 +165,18 @@ class Network(nn.Module):
         output = self._policy(actor_map, None)
         output.value = self._value(critic_map, output.features if actor_map is critic_map else None)
         return output
+
+    def _map(self, encoder: nn.Module, x: Tensor) -> Tensor:
+        """What the encoder makes of frames, in the order in which dense layers read it.
+
+        Actor and critic share the copy, and their gradients, added up, are copied back once.
+        """
+        encoder_map: Tensor = encoder(x)
+        if self.config.impoola:  # averaged over positions, it need not be copied
+            return encoder_map
+        if encoder_map.requires_grad:
+            encoder_map.register_hook(_as_channels_last)
+        return encoder_map.contiguous()
 
     def policy_branch(self, encoder_map: Tensor, actions: Tensor | None = None) -> Output:
         """The policy once more on a map that a pass has returned, from the slot ``actor_in`` on."""
@@ -211,6 +216,11 @@ class Network(nn.Module):
 def _with_aux(returned: Tensor | tuple[Tensor, dict[str, Tensor]]) -> tuple[Tensor, dict[str, Tensor]]:
     """What a neck returned: features, or features and what it has to say besides, for :attr:`Output.aux`."""
     return (returned, {}) if isinstance(returned, Tensor) else returned
+
+
+def _as_channels_last(gradient: Tensor) -> Tensor:
+    """In the order of the encoder: a ReLU's gradient takes 28 times as long where the two orders differ."""
+    return gradient.contiguous(memory_format=torch.channels_last)
 
 
 def as_input(obs: Tensor) -> Tensor:
