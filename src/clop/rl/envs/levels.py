@@ -5,7 +5,9 @@ that its ``reset`` is given.
 """
 
 import hashlib
+import importlib
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -169,9 +171,22 @@ def first_frame(levels: LevelSet, level: int, backend: str) -> bytes:
 
 
 def preload(backend: str) -> None:
-    """Load procgen's pictures now, so that processes forked from this one share them: a third of a gigabyte."""
-    if backend == "procgen-mirror":  # envpool has threads, which do not survive a fork
-        LevelSet("bigfish", num_levels=1).open(1, 0, backend).close()
+    """Load now what every process of a run needs, so that those forked from this one share it.
+
+    Procgen's pictures, a third of a gigabyte, and the modules that torch's optimisers and the layer load when they are
+    first used. Each takes a second and more; the pictures are read without Python, at the same time as the modules.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        # Not envpool: it has threads, which do not survive a fork.
+        pictures = pool.submit(_load_pictures) if backend == "procgen-mirror" else None
+        for module in ("torch._dynamo", "numba"):
+            importlib.import_module(module)
+        if pictures is not None:
+            pictures.result()
+
+
+def _load_pictures() -> None:
+    LevelSet("bigfish", num_levels=1).open(1, 0, "procgen-mirror").close()
 
 
 def look_alike(levels: LevelSet) -> str | None:
