@@ -177,16 +177,16 @@ def preload(backend: str) -> None:
     first used. Each takes a second and more; the pictures are read without Python, at the same time as the modules.
     """
     with ThreadPoolExecutor(1) as pool:
-        # Not envpool: it has threads, which do not survive a fork.
-        pictures = pool.submit(_load_pictures) if backend == "procgen-mirror" else None
+        pictures = pool.submit(preload_pictures, backend)
         for module in ("torch._dynamo", "numba"):
             importlib.import_module(module)
-        if pictures is not None:
-            pictures.result()
+        pictures.result()
 
 
-def _load_pictures() -> None:
-    LevelSet("bigfish", num_levels=1).open(1, 0, "procgen-mirror").close()
+def preload_pictures(backend: str) -> None:
+    """Load procgen's pictures, which stay for the process and those forked from it."""
+    if backend == "procgen-mirror":  # envpool has threads, which do not survive a fork
+        LevelSet("bigfish", num_levels=1).open(1, 0, backend).close()
 
 
 def look_alike(levels: LevelSet) -> str | None:
