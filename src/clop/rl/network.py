@@ -29,9 +29,12 @@ class Output:
     encoder_map: Tensor | None = None  # (N, C, H, W), what the policy's branch starts from
 
     def cpu(self) -> "Output":
-        """Policy and value, which is all that is read of it while acting, on the CPU."""
-        logits, value = (None if tensor is None else tensor.cpu() for tensor in (self.logits, self.value))
-        return Output(logits, value)
+        """Policy and value, which is all that is read of it while acting, on the CPU; in one transfer from a GPU."""
+        logits, value = self.logits, self.value
+        if logits is None or value is None or logits.is_cpu:
+            return Output(None if logits is None else logits.cpu(), None if value is None else value.cpu())
+        both = torch.cat([logits, value[:, None]], 1).cpu()
+        return Output(both[:, :-1], both[:, -1])
 
     @property
     def known_value(self) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 from clop.distributed import Workers
 from clop.errors import DivergedError
 from clop.rl.adam import ADAMS
+from clop.machine import free_memory
 from clop.rl.envs.spec import Episodes, Step
 from clop.rl.envs.vector import VectorGames
 from clop.rl.losses import clipped_policy_loss, clipped_value_loss
@@ -58,6 +59,7 @@ class Learner:
             for name, group in self.model.groups().items()
         }
         self.rollout = Rollout(self.config.num_steps, self.games.num_envs, settings.spec.obs_shape, settings.frames)
+        self._sent: Rollout | None = None  # the rollout on the device, during an update
         self.config.check_share(len(self.rollout))
         self.rewards = RewardNormaliser(self.games.num_envs, self.config.reward_gamma, workers=self.workers)
         self.iteration = self.env_steps = 0
@@ -146,6 +148,8 @@ class Learner:
             rollout.advantages = self._normalised([rollout.advantages])[0]
         logs: dict[str, list[Tensor]] = {}
         self.model.train()
+        # Sent once, and not with each minibatch of each epoch, where half of the device's memory is left for the rest.
+        self._sent = rollout.to(self.device) if 2 * rollout.obs.nbytes <= free_memory(self.device) else None
         for phase in self.method.phases(config, ctx):
             if self.iteration % phase.every:
                 continue
@@ -153,6 +157,7 @@ class Learner:
                 for index in rollout.shuffled(phase.num_minibatches, self.shuffle_rng):
                     for name, value in self._step(index, phase, ctx).items():
                         logs.setdefault(name, []).append(value)
+        self._sent = None
         metrics = {name: torch.stack(values).mean().item() for name, values in logs.items()}
         metrics["learning_rate"] = next(iter(self.optimisers.values())).param_groups[0]["lr"]
         metrics["explained_variance"] = _explained_variance(rollout)
@@ -191,7 +196,8 @@ class Learner:
         return logs
 
     def _fetch(self, index: Tensor) -> Batch:
-        return self.rollout.batch(index).to(self.device)
+        source = self.rollout if self._sent is None else self._sent
+        return source.batch(index).to(self.device)
 
     def _loss(self, batch: Batch, phase: Phase, ctx: Context) -> tuple[Tensor, dict[str, Tensor]]:
         """PPO's terms averaged over the views, and the method's penalty; terms with coefficient 0 are not computed."""
