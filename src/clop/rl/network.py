@@ -4,6 +4,7 @@ The encoder's map goes through a dense layer of 256 (the neck) to linear heads f
 critic share all of it, have a neck each, or a network each.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -174,7 +175,8 @@ class Network(nn.Module):
 
         Actor and critic share the copy, and their gradients, added up, are copied back once.
         """
-        encoder_map: Tensor = encoder(x)
+        with self._precision(x):
+            encoder_map: Tensor = encoder(x)
         if self.config.impoola:  # averaged over positions, it need not be copied
             return encoder_map
         if encoder_map.requires_grad:
@@ -190,7 +192,7 @@ class Network(nn.Module):
         return self._value(self.critic_in(encoder_map), None)
 
     def _policy(self, actor_map: Tensor, actions: Tensor | None) -> Output:
-        features, aux = _with_aux(self.neck(actor_map))
+        features, aux = self._features(self.neck, actor_map)
         output = Output(self.policy_head(features), features=features, aux=aux)
         if self.adv_head is not None and actions is not None:
             one_hot = F.one_hot(actions, self.num_actions).to(features.dtype)
@@ -200,10 +202,22 @@ class Network(nn.Module):
     def _value(self, critic_map: Tensor, features: Tensor | None) -> Tensor:
         """``features`` are those of the policy, if it has read the same map."""
         if self.critic_neck is not None:
-            features = self.critic_neck(critic_map)
+            features, _ = self._features(self.critic_neck, critic_map)
         elif features is None:
-            features, _ = _with_aux(self.neck(critic_map))
+            features, _ = self._features(self.neck, critic_map)
         return self.value_head(features).squeeze(-1)
+
+    def _features(self, neck: nn.Module, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """What a neck returns: features, and what it has to say besides, for :attr:`Output.aux`."""
+        with self._precision(x):
+            returned = neck(x)
+        features, aux = (returned, {}) if isinstance(returned, Tensor) else returned
+        if self.config.amp == "off":
+            return features, aux
+        return features.float(), {name: value.float() for name, value in aux.items()}
+
+    def _precision(self, x: Tensor) -> AbstractContextManager[object]:
+        return torch.autocast(x.device.type, torch.bfloat16) if self.config.amp == "bf16" else nullcontext()
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Parameters by network: ``all``, and for the decoupled topology also ``policy`` and ``value``."""
@@ -214,11 +228,6 @@ class Network(nn.Module):
             ours = {id(parameter) for parameter in groups["value"]}
             groups["policy"] = [parameter for parameter in groups["all"] if id(parameter) not in ours]
         return groups
-
-
-def _with_aux(returned: Tensor | tuple[Tensor, dict[str, Tensor]]) -> tuple[Tensor, dict[str, Tensor]]:
-    """What a neck returned: features, or features and what it has to say besides, for :attr:`Output.aux`."""
-    return (returned, {}) if isinstance(returned, Tensor) else returned
 
 
 def _as_channels_last(gradient: Tensor) -> Tensor:
