@@ -1,7 +1,6 @@
 """The machine a run is on: what it is, and one thing that makes training on it faster."""
 
 import ctypes
-import math
 import os
 import platform
 import sys
@@ -50,11 +49,6 @@ def peak_memory_gb() -> float | None:
     except OSError:
         kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "darwin" else 1)
     return round(kilobytes / 2**20, 3)
-
-
-def free_memory(device: torch.device) -> float:
-    """Bytes that are free on a GPU; no limit is known of other devices."""
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else math.inf
 
 
 def _kilobytes(path: str) -> dict[str, int]:

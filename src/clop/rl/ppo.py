@@ -4,6 +4,7 @@ It reads from top to bottom: collect a rollout, estimate advantages, update in m
 method from another happens in the hooks of :class:`~clop.rl.methods.base.Method`; no branch here depends on a method.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,7 +16,6 @@ from torch import Tensor
 from clop.distributed import Workers
 from clop.errors import DivergedError
 from clop.rl.adam import ADAMS
-from clop.machine import free_memory
 from clop.rl.envs.spec import Episodes, Step
 from clop.rl.envs.vector import VectorGames
 from clop.rl.losses import clipped_policy_loss, clipped_value_loss
@@ -280,6 +280,11 @@ def build_network(
     model = make(settings.network, settings.spec, slots, generator)
     method.attach(model, settings)
     return model
+
+
+def free_memory(device: torch.device) -> float:
+    """Bytes that are free on a GPU; no limit is known of other devices."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else math.inf
 
 
 def _explained_variance(rollout: Rollout) -> float:
