@@ -32,7 +32,7 @@ def test_help_names_every_command(capsys):
     text = capsys.readouterr().out
     commands = re.findall(r"^    (\w+) ", text, re.MULTILINE)
     assert {*commands} == {
-        *("doctor", "picture", "bench", "demo", "vision", "methods", "report", "sweep"),
+        *("doctor", "picture", "bench", "demo", "vision", "methods", "report", "sweep", "page", "saliency"),
         *("train", "evaluate", "watch", "plot"),
     }
 
