@@ -32,8 +32,8 @@ def test_help_names_every_command(capsys):
     text = capsys.readouterr().out
     commands = re.findall(r"^    (\w+) ", text, re.MULTILINE)
     assert {*commands} == {
-        *("doctor", "picture", "bench", "demo", "vision", "methods", "report", "sweep"),
-        *("train", "evaluate", "watch", "plot", "export", "saliency", "page"),
+        *("doctor", "picture", "bench", "demo", "vision", "methods", "report", "sweep", "page", "saliency"),
+        *("train", "evaluate", "watch", "plot", "export"),
     }
 
 
@@ -216,8 +216,8 @@ def test_the_demo_leaves_both_agents_their_table_curves_and_video_and_goes_on_wh
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("there is nothing left to train"))
     assert demo_agents.run_both(out, 64, 3) == told
     assert (out / "starpilot.mp4").stat().st_size > 10_000
-    with pytest.raises(UsageError, match=r"starpilot-ppo holds a run with other settings \(total_timesteps\)"):
-        demo_agents.run_both(out, 96, 3)
+    with pytest.raises(UsageError, match=r"starpilot-ppo holds a run with other settings \(seed\)"):
+        demo_agents.run_both(out, 64, 4)
 
 
 @pytest.mark.slow

@@ -31,10 +31,10 @@ def importers(module: str) -> set[str]:
     }
 
 
-def test_importing_clop_loads_torch_and_numpy_only():
+def test_asking_for_the_layer_loads_torch_and_numpy_only():
     """Fails if an extra, or numba's slow import, is loaded before it is needed."""
     heavy = ("numba", "PIL", "sklearn", "matplotlib", "onnx", "procgen", "clop.vision", "clop.cli")
-    code = f"import sys, clop; print([name for name in {heavy!r} if name in sys.modules])"
+    code = f"import sys, clop; clop.CLOP, clop.insert; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -110,8 +110,34 @@ def test_of_rl_the_public_names_alone_come_from_the_experiments_and_only_when_as
 
 
 def test_the_layer_imports_nothing_from_the_experiments():
-    layer = {"functional.py", "layer.py", "insert.py"} | {
+    layer = {"functional.py", "layer.py", "insertion.py"} | {
         f"kernels/{name}.py" for name in ("draw", "move", "operators", "jit")
     }
     for module in ("clop.vision", "clop.rl", "clop.report", "clop.experiments"):
         assert not importers(module) & layer
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["bench", "--help"], ["evaluate", "--help"]])
+def test_help_needs_no_torch(words):
+    """Fails if asking what clop can do takes the seconds that torch takes to load."""
+    code = f"""
+import sys
+from clop.cli import main
+try:
+    main({words!r})
+except SystemExit:
+    print([name for name in ("torch", "numpy") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_public_names_are_there_without_their_modules():
+    """Fails if a name is known to type checkers only, or if a module of the same name takes its place."""
+    import clop.functional
+    import clop.insertion
+
+    assert {name: getattr(clop, name).__name__ for name in clop.__all__} == {name: name for name in clop.__all__}
+    assert set(clop.__all__) <= set(dir(clop))
+    with pytest.raises(AttributeError, match="has no attribute 'clopp'"):
+        clop.clopp  # noqa: B018

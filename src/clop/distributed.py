@@ -1,5 +1,6 @@
 """The processes that learn together: each plays its share of the games, and all take the same steps."""
 
+import contextlib
 import multiprocessing
 import os
 import sys
@@ -119,6 +120,50 @@ def run_together(size: int, device: str, body: Callable[[], Result]) -> Result:
             for other in others:
                 other.kill()
                 other.join()
+
+
+def together(jobs: Iterable[Callable[[], Result]]) -> list[Result]:
+    """What each job returns, all done at the same time on the CPU: the first in this process, each other in one forked
+    from it. A single job, or any where processes cannot be forked, are done here one after the other."""
+    waiting = list(jobs)
+    if len(waiting) == 1 or sys.platform != "linux":
+        return [job() for job in waiting]
+    context = multiprocessing.get_context("fork")
+    others = []
+    try:
+        for job in waiting[1:]:
+            here, there = context.Pipe(duplex=False)
+            process = context.Process(target=_send_outcome, args=(job, there), daemon=True)
+            process.start()
+            there.close()  # so that reading ends if the process dies
+            others.append((process, here))
+        results = [waiting[0]()]
+        for _, here in others:
+            try:
+                result, error = here.recv()
+            except EOFError:
+                raise UsageError("another process of this command has died; do it once more with one process") from None
+            if error is not None:
+                raise error
+            results.append(result)
+        return results
+    finally:
+        for process, _ in others:
+            process.kill()
+            process.join()
+
+
+def _send_outcome(job: Callable[[], Any], pipe: Any) -> None:
+    """Do a job silently, and send its result or its error."""
+    if hasattr(os, "setsid"):
+        os.setsid()  # so that Ctrl-C reaches the first process alone, which stops the others
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # noqa: PTH123
+        outcome: tuple[Any, Exception | None]
+        try:
+            outcome = (job(), None)
+        except Exception as error:  # raised where it is read
+            outcome = (None, error)
+    pipe.send(outcome)
 
 
 def check_gpus(size: int, device: str) -> None:

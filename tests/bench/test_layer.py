@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from clop.bench import timing
-from clop.bench.layer import plain_python_layer
+from clop.bench.layer import ALPHA, BY_HAND, by_hand, plain_python_layer
 from clop.bench.timing import interleaved
+from clop.functional import clop
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0])
@@ -21,6 +22,19 @@ def test_the_plain_python_layer_follows_the_raster_rule(alpha):
     assert torch.equal(outputs.sort(1).values, x.flatten().expand(draws, -1))
     stays = (outputs[:, 0] == 0).float().mean().item()
     assert stays == pytest.approx(1 - alpha / 4, abs=5 * (alpha / 4 / draws) ** 0.5)
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_layers_written_by_hand_do_what_ours_does(name):
+    """Fails for a baseline that moves the wrong way, or whose gradient does, and would be compared all the same."""
+    x, gradient = torch.rand(2, 3, 5, 4, requires_grad=True), torch.rand(2, 3, 5, 4)
+    results = []
+    for layer in (by_hand(BY_HAND[name]), lambda x: clop(x, ALPHA)):
+        torch.manual_seed(0)
+        y = layer(x)
+        results.append((y, *torch.autograd.grad(y, x, gradient)))
+    for theirs, ours in zip(*results, strict=True):
+        assert torch.equal(theirs, ours)
 
 
 def test_functions_take_turns_and_the_time_is_that_of_one_call(monkeypatch):

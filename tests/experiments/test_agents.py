@@ -476,6 +476,31 @@ def test_mistakes_are_told_before_anything_is_written(arguments, sentence, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+def test_both_evaluations_of_a_run_of_two_processes_are_those_made_one_after_the_other(tmp_path, capsys):
+    """Fails if the evaluation beside the other draws on what the other has drawn, or is not kept."""
+    out = tmp_path / "run"
+    assert main(train(out, "--processes", "2")) == 0
+    for split in ("train", "test"):
+        (kept,) = (out / "evaluations").glob(f"clop-v1-{split}-*.csv")
+        before = kept.read_text()
+        kept.unlink()
+        assert main(["evaluate", str(out), "--episodes", "2", "--split", split]) == 0
+        assert kept.read_text() == before
+
+
+def test_dealt_out_episodes_are_evaluated_by_two_processes(tmp_path, capsys):
+    out = tmp_path / "run"
+    run(tiny(total_timesteps=32), out)
+    told = []
+    for processes in ("1", "2"):
+        words = ["evaluate", str(out), "--episodes", "2", "--protocol", "clop-v2", "--processes", processes]
+        assert main(words) == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+    assert main(["evaluate", str(out), "--episodes", "2", "--processes", "2"]) == 2
+    assert "2 processes share the episodes of clop-v2 on a CPU alone" in capsys.readouterr().err
+
+
 def test_a_trained_agent_is_evaluated_and_watched(tmp_path, capsys):
     """The summary's numbers are those of the kept episodes, and a later evaluation of the checkpoint repeats them."""
     run = tmp_path / "run"
@@ -497,7 +522,7 @@ def test_a_trained_agent_is_evaluated_and_watched(tmp_path, capsys):
     assert video.stat().st_size > 10_000
     assert "with rad+clop (rad.augmentation crop), quick: returns" in capsys.readouterr().out
     assert main(["watch", str(run), "--out", str(tmp_path / "agent.txt")]) == 2
-    assert main(["evaluate", str(run), "--protocol", "clop-v2"]) == 2
+    assert main(["evaluate", str(run), "--protocol", "clopv1"]) == 2
     assert "did you mean 'clop-v1'" in capsys.readouterr().err
 
 

@@ -308,7 +308,7 @@ def test_an_agent_trained_on_all_levels_is_not_tested_on_some_of_them_as_if_unse
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"protocol": "clop-v2"}, "unknown protocol 'clop-v2'; did you mean 'clop-v1'"),
+        ({"protocol": "clop-v3"}, "unknown protocol 'clop-v3'; did you mean 'clop-v[12]'"),
         ({"split": "tset"}, "unknown split 'tset'; did you mean 'test'"),
         ({"episodes": 0}, "at least 1, got 0"),
         ({"protocol": "strict-v1", "episodes": 20}, "plays 1000 levels once each, got episodes=20"),
@@ -445,3 +445,75 @@ def test_each_level_of_a_list_is_played_once_as_if_it_were_alone():
     for index, level in enumerate(levels):
         alone = play_list(act, trained, [level], 1, "procgen-mirror", lambda episodes: None)
         assert (alone.returns[0], alone.lengths[0]) == (together.returns[index], together.lengths[index])
+
+
+# ---- blocks that processes share -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(protocols, "_BLOCK", 5)
+
+
+def in_blocks(processes=1, agent=None, progress=None, **settings):
+    config = EvalConfig(protocol="clop-v2", **{"episodes": 23, "num_envs": 3, **settings})
+    agent = agent or fixed_agent([0.0] * 15)
+    return evaluate(agent, LevelSet("bigfish"), config, processes=processes, progress=progress)
+
+
+def test_blocks_are_cut_and_their_quota_is_rounded_up():
+    """Eight blocks of 32 envs with 4 episodes each, unless there are few."""
+    sizes = {
+        number: (config.blocks, config.envs, config.quota, config.total)
+        for number in (1, 20, 128, 129, 1000)
+        for config in [EvalConfig(protocol="clop-v2", episodes=number)]
+    }
+    assert sizes == {
+        1: (1, 1, 1, 1),
+        20: (1, 20, 1, 20),
+        128: (1, 32, 4, 128),
+        129: (2, 32, 3, 192),
+        1000: (8, 32, 4, 1024),
+    }
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("processes", [2, 3, 9])
+def test_the_episodes_of_blocks_are_the_same_whatever_the_number_of_processes(
+    fake_games, small_blocks, processes, split
+):
+    """Fails if actions are drawn in the order of play, or if blocks come back in another order."""
+    alone, shared = in_blocks(split=split), in_blocks(processes, split=split)
+    assert alone.csv() == shared.csv()
+    assert alone.rows.envs.tolist() == [env for env in range(15) for _ in range(2)]
+    assert alone.csv() != in_blocks(split=split, seed=1).csv()
+
+
+def test_blocks_have_games_and_actions_of_their_own(fake_games, small_blocks):
+    """Fails if every block plays the levels of the first, which would count each episode five times."""
+    in_blocks()
+    assert len({games.seed for games in fake_games}) == 5
+    assert len({np.concatenate(games.actions).tobytes() for games in fake_games}) == 5
+    assert all(games.closed for games in fake_games)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_progress_counts_the_episodes_of_all_processes(fake_games, small_blocks, processes):
+    with Progress("test", 30, "episodes", stream=io.StringIO()) as progress:
+        in_blocks(processes, progress=progress)
+    assert progress.done == 30
+
+
+def test_only_blocks_are_shared(fake_games):
+    with pytest.raises(UsageError, match="2 processes share the episodes of clop-v2 on a CPU alone"):
+        evaluate(fixed_agent(), LevelSet("bigfish"), EvalConfig(episodes=4), processes=2)
+
+
+@needs_games
+def test_two_processes_play_real_games_as_one_does(monkeypatch):
+    """A real network and real games: fails if the passes of a block depend on who plays it."""
+    monkeypatch.setattr(protocols, "_BLOCK", 3)
+    config = EvalConfig(protocol="clop-v2", episodes=6)
+    agent, trained = network_agent(), LevelSet("leaper")
+    alone, shared = (evaluate(agent, trained, config, processes=count) for count in (1, 2))
+    assert alone.csv() == shared.csv()

@@ -454,7 +454,7 @@ def test_other_networks_are_one_group(topology):
     assert [id(p) for p in network.groups()["all"]] == [id(p) for p in network.parameters()]
 
 
-def test_channels_stay_innermost_in_memory_from_the_frame_to_the_flattening():
+def test_channels_stay_innermost_in_memory_from_the_frame_to_the_last_map():
     """Each map that is not, is copied by the next convolution."""
     network, wrong = make({"actor_in": CLOP(0.5)}, norm="all", topology="split"), []
 
@@ -466,11 +466,11 @@ def test_channels_stay_innermost_in_memory_from_the_frame_to_the_flattening():
 
         return hook
 
-    for name, module in network.named_modules():
-        if not isinstance(module, Network):
-            module.register_forward_hook(check(name))
-    network(frames(4))
+    for name, module in network.encoder.named_modules():
+        module.register_forward_hook(check(name))
+    output = network(frames(4))
     assert wrong == []
+    assert output.encoder_map.is_contiguous(), "from here on dense layers read it"
     for name, parameter in network.named_parameters():
         assert parameter.ndim != 4 or parameter.is_contiguous(memory_format=torch.channels_last), name
 
@@ -507,3 +507,27 @@ def test_the_same_generator_draws_the_same_actions():
 def test_an_action_that_cannot_happen_never_does():
     output = Output(torch.tensor([[0.0, -torch.inf, 0.0]]).expand(5000, 3))
     assert set(output.sample(torch.Generator().manual_seed(0)).tolist()) == {0, 2}
+
+
+@pytest.mark.parametrize("topology", ["shared", "split", "decoupled"])
+def test_mixed_precision_is_for_encoder_and_dense_layers_alone(topology):
+    """Fails if autocast is never entered, or if logits, values or gradients are left in bfloat16."""
+    network = Network(NetworkConfig(encoder="small", topology=topology, amp="bf16"), SPEC)
+    seen = {}
+
+    def note(name):
+        def hook(module, inputs, output):
+            seen[name] = output.dtype
+
+        return hook
+
+    for name in ("neck", "policy_head", "value_head"):
+        getattr(network, name).register_forward_hook(note(name))
+    output = network(torch.randint(0, 256, (2, 64, 64, 3), dtype=torch.uint8))
+    assert output.encoder_map.dtype == torch.bfloat16
+    assert seen == {"neck": torch.bfloat16, "policy_head": torch.float32, "value_head": torch.float32}
+    (output.logits.sum() + output.value.sum()).backward()
+    assert {p.grad.dtype for p in network.parameters()} == {torch.float32}
+    assert {p.dtype for p in network.parameters()} == {torch.float32}
+    again = network.policy_branch(output.encoder_map)
+    assert torch.equal(again.logits, output.logits)

@@ -8,6 +8,7 @@ from clop.rl import rollout
 from clop.rl.envs.spec import Episodes, Frames, Step
 from clop.rl.methods import compose
 from clop.rl.methods.clop import Clop
+from clop.rl.settings import NetworkConfig
 
 
 class StripeGames:
@@ -68,6 +69,12 @@ def test_the_learner_solves_a_task_with_a_delayed_reward(make_learner, seed):
 def test_the_learner_solves_it_with_the_real_network_and_clop(make_learner):
     settings = {"learning_rate": 1e-3, "update_epochs": 2, "method": compose({"clop": Clop(alpha=0.3)})}
     assert final_return(make_learner, 20, **settings) > SOLVED
+
+
+@pytest.mark.slow
+def test_the_learner_solves_it_in_mixed_precision(make_learner):
+    settings = {"learning_rate": 1e-3, "update_epochs": 2, "network": NetworkConfig(encoder="small", amp="bf16")}
+    assert final_return(make_learner, 40, **settings) > SOLVED
 
 
 def wrong_sign(monkeypatch):

@@ -1,10 +1,11 @@
 """``clop evaluate``, ``clop watch`` and ``clop plot``: what a trained agent does, and how it came to that."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
-from clop.cli.flags import find_device, integer
+from clop.cli.flags import find_device, integer, positive
 from clop.errors import UsageError
 
 
@@ -13,11 +14,18 @@ def add_evaluate(commands: Any) -> None:
         "evaluate",
         help="play a trained agent on seen or unseen levels",
         description="Play complete episodes by a named protocol, and keep every one of them beside the run.",
-        epilog="protocols: clop-v1, the same number of episodes in each env; strict-v1, 1000 unseen levels, once each, "
-        "none of which begins like a training level; peer-clop-v1, peer-openai-v1 and peer-idaac-v1, as other code "
-        "does it, for comparison with its numbers",
+        epilog="protocols: clop-v1, the same number of episodes in each env; clop-v2, episodes that processes share; "
+        "strict-v1, 1000 unseen levels, once each, none of which begins like a training level; peer-clop-v1, "
+        "peer-openai-v1 and peer-idaac-v1, as other code does it, for comparison with its numbers",
     )
     parser.add_argument("--protocol", default="clop-v1", metavar="NAME", help="see below (default: %(default)s)")
+    parser.add_argument(
+        "--processes",
+        type=positive,
+        metavar="N",
+        help="number of processes that share the episodes of clop-v2, whose number decides nothing but the time "
+        "(default: one for each core of a CPU)",
+    )
     _add_play(parser, episodes=None)
     parser.set_defaults(run=_evaluate)
 
@@ -98,7 +106,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     folder = RunFolder.open(arguments.run_folder, KIND)
     trained, agent = read_config(folder.path), load_agent(folder.path, find_device(arguments.device))
     torch.set_num_threads(trained.threads)  # as the evaluation at the end of training, whose numbers this repeats
-    result, path = evaluate_run(folder, trained, agent, config)
+    shared = config.counts == "blocks" and agent.ctx.device.type == "cpu"
+    processes = arguments.processes or ((os.cpu_count() or 1) if shared else 1)
+    result, path = evaluate_run(folder, trained, agent, config, processes)
     print(
         f"{trained.game} with {method_text(trained.method, agent.notes())}, {trained.preset_name}, "
         f"{agent.ctx.env_steps} steps: {result.mean:.2f} ± {result.standard_error:.2f} (standard error of "

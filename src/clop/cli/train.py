@@ -33,8 +33,9 @@ _ALIASES = {
     "ppo.vf_coef": ("ppo.value-coef",),
     "ppo.ent_coef": ("ppo.entropy-coef",),
     "clop_auto.num_levels": ("clop-auto.levels",),
+    "network.amp": ("amp",),
 }
-"""Second names: those of earlier versions, and those that other Procgen code has taught its users."""
+"""Second names: those of earlier versions, and those that other code has taught its users."""
 _BY_HAND = ("game", "wrappers", "preset_name", "processes", "network", "ppo", "methods")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from clop import machine
-from clop.distributed import Workers, check_gpus, run_together
+from clop.distributed import Workers, check_gpus, run_together, together
 from clop.errors import UsageError
 from clop.experiments.load_export import is_export, load_export
 from clop.experiments.loop import resumable, run_to_end
@@ -304,14 +304,14 @@ def load_agent(path: Path | str, device: torch.device | str = "cpu") -> Agent:
 
 
 def evaluate_run(
-    folder: RunFolder, config: TrainConfig, agent: Agent, evaluation: EvalConfig
+    folder: RunFolder, config: TrainConfig, agent: Agent, evaluation: EvalConfig, processes: int = 1
 ) -> tuple[Evaluation, Path]:
     """Evaluate an agent and keep the episodes in the run's folder; an evaluation that is there already is replaced by
     the same numbers, since protocol, split, number, seed and steps are in its name and decide them on one device."""
     title = f"{config.game}, {evaluation.split} levels, {evaluation.name}"
     with Progress(title, evaluation.total, "episodes") as progress:
         trained = split_levels(config, evaluation.split)
-        result = evaluate(agent, trained, evaluation, backend=config.backend, progress=progress)
+        result = evaluate(agent, trained, evaluation, backend=config.backend, progress=progress, processes=processes)
     name = f"{evaluation.name}-{evaluation.split}-{result.episodes}-seed{evaluation.seed}-step{agent.ctx.env_steps}"
     path = folder.path / "evaluations" / f"{name}.csv"
     write_atomic(path, lambda draft: draft.write_text(result.csv()))
@@ -321,12 +321,20 @@ def evaluate_run(
 
 
 def summarise(folder: RunFolder, work: AgentWork) -> AgentSummary:
-    """Evaluate the trained agent on seen and unseen levels, and write what came of the run."""
+    """Evaluate the trained agent on seen and unseen levels, and write what came of the run.
+
+    Both at the same time where the run has several processes: neither knows of the other. Threads, of torch's or of a
+    game's, do not survive a fork.
+    """
     config, agent = work.config, work.agent()
-    train, test = (
-        evaluate_run(folder, config, agent, EvalConfig(split=split, episodes=config.eval_episodes))[0]
+    evaluations = [
+        partial(evaluate_run, folder, config, agent, EvalConfig(split=split, episodes=config.eval_episodes))
         for split in ("train", "test")
-    )
+    ]
+    forks_well = agent.ctx.device.type == "cpu" and config.threads == 1 and config.backend == "procgen-mirror"
+    at_once = config.processes > 1 and forks_well
+    outcomes = together(evaluations) if at_once else [evaluation() for evaluation in evaluations]
+    (train, _), (test, _) = outcomes
     summary = AgentSummary(
         game=config.game,
         method=config.method,

@@ -70,12 +70,15 @@ def permute(x: Tensor, permutations: Tensor, inverse: bool) -> Tensor:
         rows, inner, repeat = x.shape[0], x.shape[1] * x.element_size(), 1
     word = min(8, inner & -inner)  # bytes, the largest power of two that divides
     y = torch.empty_like(x)
+    threads = torch.get_num_threads() if y.nbytes >= _PARALLEL_FROM else 1
+    # A chunk begins with a copy of the permutation in another type, which one thread alone need not repeat.
+    chunk = max(1, _CHUNK // max(1, positions * inner)) if threads > 1 else max(1, rows)
     task = _Task(
         *(x.data_ptr(), y.data_ptr(), permutations.data_ptr()),
         *(rows, positions, inner // word, repeat, samples * channels),
-        *(inverse, max(1, _CHUNK // max(1, positions * inner)), 0),
+        *(inverse, chunk, 0),
     )
-    _run(_mover(word), task, threads=torch.get_num_threads() if y.nbytes >= _PARALLEL_FROM else 1)
+    _run(_mover(word), task, threads)
     return y
 
 
@@ -133,6 +136,9 @@ def _mover(word_size: int) -> Any:
         inverse, chunk = task[8] != 0, task[9]
         source = carray(_pointer(task[0], word), (outer, positions, inner))
         target = carray(_pointer(task[1], word), (outer, positions, inner))
+        # Where inner is 1. A slice of the above would have strides that the compiler does not know.
+        source_rows = carray(_pointer(task[0], word), (outer, positions))
+        target_rows = carray(_pointer(task[1], word), (outer, positions))
         pairs = carray(_pointer(task[1], pair), (outer, positions // 2))
         permutations = carray(_pointer(task[2], types.uint64), (count, positions))
         index = np.empty(positions, np.uint32)  # half the size of the permutation: more of the map stays in the cache
@@ -153,9 +159,9 @@ def _mover(word_size: int) -> Any:
                 if inner > 1:
                     _scatter_blocks(source[row:stop], target[row:stop], index)
                 elif word_size < 8 and positions % 2 == 0:
-                    _gather_pairs(source[row:stop, :, 0], pairs[row:stop], index, bits)
+                    _gather_pairs(source_rows[row:stop], pairs[row:stop], index, bits)
                 else:
-                    _gather_words(source[row:stop, :, 0], target[row:stop, :, 0], index)
+                    _gather_words(source_rows[row:stop], target_rows[row:stop], index)
                 row = stop
 
     return move

@@ -3,17 +3,19 @@
 import csv
 import io
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from clop.distributed import together
 from clop.errors import UsageError
 from clop.progress import Progress
 from clop.rl.agent import Agent, choose_actions
 from clop.rl.envs.backends import choose_backend
-from clop.rl.envs.levels import SPLITS, LevelSet, held_out_levels
+from clop.rl.envs.levels import SPLITS, LevelSet, held_out_levels, preload_pictures
 from clop.rl.envs.spec import Episodes
 from clop.rl.games import GAMES, normalised_return
 from clop.rl.play import play_first, play_last, play_list, play_quota
@@ -29,9 +31,9 @@ class Seeds(NamedTuple):
     noise: int
 
     @classmethod
-    def of(cls, seed: int, split: str) -> "Seeds":
+    def of(cls, seed: int, split: str, *block: int) -> "Seeds":
         check_seed(seed)
-        words = np.random.SeedSequence([seed, SPLITS.index(split)]).generate_state(3)
+        words = np.random.SeedSequence([seed, SPLITS.index(split), *block]).generate_state(3)
         return cls(*(int(word) >> 1 for word in words))
 
 
@@ -115,6 +117,7 @@ def evaluate(
     *,
     backend: str = "auto",
     progress: Progress | None = None,
+    processes: int = 1,
 ) -> Evaluation:
     """Play by the protocol of the config.
 
@@ -124,9 +127,17 @@ def evaluate(
         config: Protocol, split, number of episodes, seed.
         backend: Program that plays the games; it decides which levels are drawn.
         progress: Counts the episodes; there will be ``config.total``.
+        processes: Number of processes that share the episodes, which only clop-v2 allows, on a CPU.
     """
+    if processes > 1 and (config.counts != "blocks" or agent.ctx.device.type != "cpu"):
+        raise UsageError(f"{processes} processes share the episodes of clop-v2 on a CPU alone; use one process")
     backend = choose_backend(backend, trained.game)
     check_games(config, agent.uses_batch_statistics)
+    if config.counts == "blocks":
+        levels = trained.split(config.split)
+        rows = play_blocks(agent, levels, config, backend, progress, processes)
+        about = (config.name, trained.game, trained.distribution_mode, config.split, levels.text, backend, config.seed)
+        return Evaluation(*about, rows)
     seeds = Seeds.of(config.seed, config.split)
     action_rng = torch.Generator().manual_seed(seeds.actions)
 
@@ -156,6 +167,46 @@ def evaluate(
                     rows = play_quota(act, games, config.quota, count, agent.uses_batch_statistics)
     about = (config.name, trained.game, trained.distribution_mode, config.split, text, backend, config.seed)
     return Evaluation(*about, rows, unfinished)
+
+
+def play_blocks(
+    agent: Agent, levels: LevelSet, config: EvalConfig, backend: str, progress: Progress | None, processes: int
+) -> Episodes:
+    """The episodes of clop-v2: this process plays every block, or its share of them beside others.
+
+    On one thread each, since more of them round differently.
+    """
+
+    def play(number: int) -> Episodes:
+        seeds = Seeds.of(config.seed, config.split, number)
+        action_rng = torch.Generator().manual_seed(seeds.actions)
+
+        def act(obs: Tensor) -> Tensor:
+            return choose_actions(agent(obs), config.greedy, action_rng)
+
+        def count(episodes: Episodes) -> None:
+            if progress is not None and len(episodes.envs):
+                progress.step(len(episodes.envs))
+
+        with agent.playing(seeds.noise), levels.open(config.envs, seeds.games, backend) as games:
+            rows = play_quota(act, games, config.quota, count, agent.uses_batch_statistics)
+        return rows._replace(envs=rows.envs + number * config.envs)
+
+    def play_share(rank: int, size: int) -> dict[int, Episodes]:
+        return {number: play(number) for number in range(rank, config.blocks, size)}
+
+    processes = min(processes, config.blocks)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        if processes > 1:
+            preload_pictures(backend)
+        played = together(partial(play_share, rank, processes) for rank in range(processes))
+    finally:
+        torch.set_num_threads(threads)
+    if progress is not None and progress.done < progress.total:
+        progress.step(progress.total - progress.done)  # those of other processes
+    return Episodes.concat([played[number % processes][number] for number in range(config.blocks)])
 
 
 def _time_limit(trained: LevelSet) -> int:

@@ -4,6 +4,7 @@ The encoder's map goes through a dense layer of 256 (the neck) to linear heads f
 critic share all of it, have a neck each, or a network each.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -29,9 +30,12 @@ class Output:
     encoder_map: Tensor | None = None  # (N, C, H, W), what the policy's branch starts from
 
     def cpu(self) -> "Output":
-        """Policy and value, which is all that is read of it while acting, on the CPU."""
-        logits, value = (None if tensor is None else tensor.cpu() for tensor in (self.logits, self.value))
-        return Output(logits, value)
+        """Policy and value, which is all that is read of it while acting, on the CPU; in one transfer from a GPU."""
+        logits, value = self.logits, self.value
+        if logits is None or value is None or logits.is_cpu:
+            return Output(None if logits is None else logits.cpu(), None if value is None else value.cpu())
+        both = torch.cat([logits, value[:, None]], 1).cpu()
+        return Output(both[:, :-1], both[:, -1])
 
     @property
     def known_value(self) -> Tensor:
@@ -85,16 +89,7 @@ class Dense(nn.Linear):
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.impoola:
-            return super().forward(x.mean((2, 3)))
-        if x.requires_grad:
-            x.register_hook(_as_channels_last)
-        return super().forward(x.flatten(1))
-
-
-def _as_channels_last(gradient: Tensor) -> Tensor:
-    """In the order of the map: a ReLU's gradient takes 28 times as long where the two orders differ."""
-    return gradient.contiguous(memory_format=torch.channels_last)
+        return super().forward(x.mean((2, 3)) if self.impoola else x.flatten(1))
 
 
 class Neck(nn.Module):
@@ -155,13 +150,15 @@ class Network(nn.Module):
         x = as_input(obs)
         output = Output()
         actor_map = None
-        encoder_map = self.encoder(x) if policy or self.critic_encoder is None else None
+        encoder_map = self._map(self.encoder, x) if policy or self.critic_encoder is None else None
         if policy:
             actor_map = self.actor_in(encoder_map)
             output = self._policy(actor_map, actions)
             output.encoder_map = encoder_map
         if value:
-            critic_map = self.critic_in(self.critic_encoder(x) if self.critic_encoder is not None else encoder_map)
+            critic_map = self.critic_in(
+                encoder_map if self.critic_encoder is None else self._map(self.critic_encoder, x)
+            )
             output.value = self._value(critic_map, output.features if actor_map is critic_map else None)
         return output
 
@@ -173,6 +170,19 @@ class Network(nn.Module):
         output.value = self._value(critic_map, output.features if actor_map is critic_map else None)
         return output
 
+    def _map(self, encoder: nn.Module, x: Tensor) -> Tensor:
+        """What the encoder makes of frames, in the order in which dense layers read it.
+
+        Actor and critic share the copy, and their gradients, added up, are copied back once.
+        """
+        with self._precision(x):
+            encoder_map: Tensor = encoder(x)
+        if self.config.impoola:  # averaged over positions, it need not be copied
+            return encoder_map
+        if encoder_map.requires_grad:
+            encoder_map.register_hook(_as_channels_last)
+        return encoder_map.contiguous()
+
     def policy_branch(self, encoder_map: Tensor, actions: Tensor | None = None) -> Output:
         """The policy once more on a map that a pass has returned, from the slot ``actor_in`` on."""
         return self._policy(self.actor_in(encoder_map), actions)
@@ -182,7 +192,7 @@ class Network(nn.Module):
         return self._value(self.critic_in(encoder_map), None)
 
     def _policy(self, actor_map: Tensor, actions: Tensor | None) -> Output:
-        features, aux = _with_aux(self.neck(actor_map))
+        features, aux = self._features(self.neck, actor_map)
         output = Output(self.policy_head(features), features=features, aux=aux)
         if self.adv_head is not None and actions is not None:
             one_hot = F.one_hot(actions, self.num_actions).to(features.dtype)
@@ -192,10 +202,22 @@ class Network(nn.Module):
     def _value(self, critic_map: Tensor, features: Tensor | None) -> Tensor:
         """``features`` are those of the policy, if it has read the same map."""
         if self.critic_neck is not None:
-            features = self.critic_neck(critic_map)
+            features, _ = self._features(self.critic_neck, critic_map)
         elif features is None:
-            features, _ = _with_aux(self.neck(critic_map))
+            features, _ = self._features(self.neck, critic_map)
         return self.value_head(features).squeeze(-1)
+
+    def _features(self, neck: nn.Module, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """What a neck returns: features, and what it has to say besides, for :attr:`Output.aux`."""
+        with self._precision(x):
+            returned = neck(x)
+        features, aux = (returned, {}) if isinstance(returned, Tensor) else returned
+        if self.config.amp == "off":
+            return features, aux
+        return features.float(), {name: value.float() for name, value in aux.items()}
+
+    def _precision(self, x: Tensor) -> AbstractContextManager[object]:
+        return torch.autocast(x.device.type, torch.bfloat16) if self.config.amp == "bf16" else nullcontext()
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Parameters by network: ``all``, and for the decoupled topology also ``policy`` and ``value``."""
@@ -208,9 +230,9 @@ class Network(nn.Module):
         return groups
 
 
-def _with_aux(returned: Tensor | tuple[Tensor, dict[str, Tensor]]) -> tuple[Tensor, dict[str, Tensor]]:
-    """What a neck returned: features, or features and what it has to say besides, for :attr:`Output.aux`."""
-    return (returned, {}) if isinstance(returned, Tensor) else returned
+def _as_channels_last(gradient: Tensor) -> Tensor:
+    """In the order of the encoder: a ReLU's gradient takes 28 times as long where the two orders differ."""
+    return gradient.contiguous(memory_format=torch.channels_last)
 
 
 def as_input(obs: Tensor) -> Tensor:

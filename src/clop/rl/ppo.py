@@ -4,6 +4,7 @@ It reads from top to bottom: collect a rollout, estimate advantages, update in m
 method from another happens in the hooks of :class:`~clop.rl.methods.base.Method`; no branch here depends on a method.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -58,6 +59,7 @@ class Learner:
             for name, group in self.model.groups().items()
         }
         self.rollout = Rollout(self.config.num_steps, self.games.num_envs, settings.spec.obs_shape, settings.frames)
+        self._sent: Rollout | None = None  # the rollout on the device, during an update
         self.config.check_share(len(self.rollout))
         self.rewards = RewardNormaliser(self.games.num_envs, self.config.reward_gamma, workers=self.workers)
         self.iteration = self.env_steps = 0
@@ -146,6 +148,8 @@ class Learner:
             rollout.advantages = self._normalised([rollout.advantages])[0]
         logs: dict[str, list[Tensor]] = {}
         self.model.train()
+        # Sent once, and not with each minibatch of each epoch, where half of the device's memory is left for the rest.
+        self._sent = rollout.to(self.device) if 2 * rollout.obs.nbytes <= free_memory(self.device) else None
         for phase in self.method.phases(config, ctx):
             if self.iteration % phase.every:
                 continue
@@ -153,6 +157,7 @@ class Learner:
                 for index in rollout.shuffled(phase.num_minibatches, self.shuffle_rng):
                     for name, value in self._step(index, phase, ctx).items():
                         logs.setdefault(name, []).append(value)
+        self._sent = None
         metrics = {name: torch.stack(values).mean().item() for name, values in logs.items()}
         metrics["learning_rate"] = next(iter(self.optimisers.values())).param_groups[0]["lr"]
         metrics["explained_variance"] = _explained_variance(rollout)
@@ -191,7 +196,8 @@ class Learner:
         return logs
 
     def _fetch(self, index: Tensor) -> Batch:
-        return self.rollout.batch(index).to(self.device)
+        source = self.rollout if self._sent is None else self._sent
+        return source.batch(index).to(self.device)
 
     def _loss(self, batch: Batch, phase: Phase, ctx: Context) -> tuple[Tensor, dict[str, Tensor]]:
         """PPO's terms averaged over the views, and the method's penalty; terms with coefficient 0 are not computed."""
@@ -274,6 +280,11 @@ def build_network(
     model = make(settings.network, settings.spec, slots, generator)
     method.attach(model, settings)
     return model
+
+
+def free_memory(device: torch.device) -> float:
+    """Bytes that are free on a GPU; no limit is known of other devices."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else math.inf
 
 
 def _explained_variance(rollout: Rollout) -> float:

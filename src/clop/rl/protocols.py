@@ -5,6 +5,9 @@
     episodes. Were it the first N episodes to end anywhere, short ones would be counted too often, and in most games an
     early end is a loss. Levels: the range of training, or for unseen ones those of
     :meth:`~clop.rl.envs.levels.LevelSet.split`.
+``clop-v2``
+    The same in blocks of 128 episodes at most, each with games and randomness of its own, so that processes can share
+    the blocks and the episodes are the same to the bit whatever their number.
 ``strict-v1``
     The same, but on a fixed list of 1000 unseen levels, each played once, none of which begins with a frame that a
     training level or another of the list begins with. In maze, one in 25 unseen levels begins like one of 200 seen
@@ -40,8 +43,9 @@ PEERS: Mapping[str, Peer] = {
     "peer-openai-v1": Peer(64, 100, "last"),
     "peer-idaac-v1": Peer(1, 10, "quota"),
 }
-PROTOCOLS = ("clop-v1", "strict-v1", *PEERS)
+PROTOCOLS = ("clop-v1", "clop-v2", "strict-v1", *PEERS)
 _EPISODES, _ENVS = 1000, 64
+_BLOCK, _BLOCK_ENVS = 128, 32  # episodes and games of clop-v2: small enough that eight processes have something to do
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,13 @@ class EvalConfig:
     split: Literal["train", "test"] = "test"
     """``train`` for levels seen in training, ``test`` for unseen ones."""
     protocol: str = "clop-v1"
-    """``clop-v1``, ``strict-v1``, or one of other code: see :data:`PEERS`."""
+    """``clop-v1``, ``clop-v2``, ``strict-v1``, or one of other code: see :data:`PEERS`."""
     greedy: bool = False
     """Whether to take the most probable action instead of a sampled one."""
     episodes: int | None = None
     """Least number of episodes; each env plays the same number. By default the protocol's: 1000 for ours."""
     num_envs: int | None = None
-    """Games that are played at once; by default 64 for our protocols."""
+    """Games that are played at once; by default 64 for our protocols, and 32 in a block of clop-v2."""
     seed: int = 0
     """Decides the levels that are drawn and the actions."""
 
@@ -93,24 +97,30 @@ class EvalConfig:
         """Envs that are used; no more than episodes."""
         if self.protocol in PEERS:
             return PEERS[self.protocol].envs
-        return min(_ENVS if self.num_envs is None else self.num_envs, self.wanted)
+        usual = _BLOCK_ENVS if self.counts == "blocks" else _ENVS
+        return min(usual if self.num_envs is None else self.num_envs, -(-self.wanted // self.blocks))
+
+    @property
+    def blocks(self) -> int:
+        """Parts that are played apart."""
+        return -(-self.wanted // _BLOCK) if self.counts == "blocks" else 1
 
     @property
     def quota(self) -> int:
         """Episodes of each env."""
-        return -(-self.wanted // self.envs)
+        return -(-self.wanted // (self.blocks * self.envs))
 
     @property
     def total(self) -> int:
         """Episodes that are played and counted."""
-        return self.envs * self.quota if self.counts == "quota" else self.wanted
+        return self.blocks * self.envs * self.quota if self.counts in ("quota", "blocks") else self.wanted
 
     @property
     def counts(self) -> str:
-        """Which episodes: ``quota``, ``list``, ``first`` or ``last``."""
+        """Which episodes: ``quota``, ``blocks`` (the quota in each), ``list``, ``first`` or ``last``."""
         if self.protocol in PEERS:
             return PEERS[self.protocol].counts
-        return "list" if self.protocol == "strict-v1" else "quota"
+        return {"clop-v1": "quota", "clop-v2": "blocks", "strict-v1": "list"}[self.protocol]
 
 
 def check_games(config: EvalConfig, uses_batch_statistics: bool) -> None:

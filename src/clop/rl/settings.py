@@ -110,6 +110,10 @@ class NetworkConfig:
     skip_relu: bool = False
     """Whether residual pairs add their rectified input, as a ReLU in place does in the code of DrAC, DAAC and IDAAC."""
 
+    amp: Literal["off", "bf16"] = "off"
+    """Mixed precision: ``bf16`` has torch's autocast run encoder and dense layers in bfloat16, for GPUs that are faster
+    in it. Weights, heads and losses stay float32."""
+
     @property
     def uses_batch_statistics(self) -> bool:
         """Whether what it makes of a frame depends on the frames beside it, in evaluation mode too."""
@@ -118,7 +122,7 @@ class NetworkConfig:
     def __post_init__(self) -> None:
         if self.width not in WIDTHS:
             raise UsageError(f"network.width is one of {', '.join(map(str, WIDTHS))}, got {self.width}")
-        check_choices(self, "network", ("topology", "norm", "norm_statistics", "dense_init"))
+        check_choices(self, "network", ("topology", "norm", "norm_statistics", "dense_init", "amp"))
 
 
 WIDTHS = (0.5, 1, 2, 4)

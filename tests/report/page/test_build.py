@@ -104,6 +104,18 @@ def test_videos_are_copied_with_their_captions_and_those_of_the_page_itself_stay
         assert (out / "videos" / "both.mp4").read_bytes() == b"both.mp4"
 
 
+def test_figures_of_a_report_are_copied_and_shown(runs, tmp_path):
+    """Fails if any folder called figures is taken for a report's."""
+    for folder in (tmp_path / "report", tmp_path / "other"):
+        (folder / "figures").mkdir(parents=True)
+        (folder / "figures" / f"{folder.name}.svg").write_text("<svg/>")
+    (tmp_path / "report" / "tables").mkdir()
+    html = read([runs, tmp_path / "report", tmp_path / "other"], tmp_path / "site")
+    assert '<img src="figures/report.svg"' in html
+    assert "other.svg" not in html
+    assert (tmp_path / "site" / "figures" / "report.svg").read_text() == "<svg/>"
+
+
 def test_the_page_of_a_sweep_within_its_folder_leaves_itself_out(runs):
     (runs / "film.mp4").write_bytes(b"film")
     out = runs / "page"

@@ -35,6 +35,17 @@ def test_a_test_curve_has_no_mean_where_a_seed_is_missing(runs):
     assert curve.seeds[0] == [(500_000, 3.0), (1_000_000, 6.0)]
 
 
+def test_runs_that_ended_elsewhere_are_shown_and_not_averaged(tmp_path, write_agent):
+    """Fails if a mean jumps from run to run where they were tested at different steps."""
+    short = [(100_000, 9.0, 9.0), (200_000, 9.0, None)]
+    long = [(150_000, 1.0, 1.0), (1_000_000, 2.0, None)]
+    write_agent(tmp_path / "short", "bigfish", "ppo", 0, 9, 9, steps=200_000, curve=short, preset="quick")
+    write_agent(tmp_path / "long", "bigfish", "ppo", 1, 2, 2, steps=1_000_000, curve=long, preset="quick")
+    curve = unseen_curve(Runs.find([tmp_path]).agents)
+    assert [(point.steps, point.value, point.n) for point in curve.mean] == [(150_000, 1.0, 1), (1_000_000, 2.0, 1)]
+    assert len(curve.seeds) == 2
+
+
 def test_two_seeds_have_no_interval(runs):
     assert all(point.low is None for point in training_curve(runs[:2]).mean)
 

@@ -1,4 +1,4 @@
-"""Write the page: one HTML file that asks for nothing, and a folder of videos beside it."""
+"""Write the page: one HTML file that asks for nothing, and folders of videos and figures beside it."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from clop.report import saliency
 from clop.report.build import TABLES
 from clop.report.claim_rules import RULES, TESTS
 from clop.report.claims import verdicts
-from clop.report.page import claims, classifiers, layer, provenance, results, tables, videos
+from clop.report.page import claims, classifiers, figures, layer, provenance, results, tables, videos
 from clop.report.page.html import escape, paragraph, table
 from clop.report.page.links import Links
 from clop.report.runs import Runs
@@ -21,10 +21,10 @@ from clop.report.runs import Runs
 MODULES = ("sampler", "layer", "curves", "claims", "main")
 """Scripts, each before those that import from it."""
 _POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
-    "media-src 'self' file:"
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src 'self' file: data: "
+    "blob:; media-src 'self' file:"
 )
-"""The browser itself refuses every request but for the videos beside the page."""
+"""The browser itself refuses every request but for the videos and figures beside the page."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def write_page(paths: Sequence[Path], out: Path) -> Page:
         if not path.exists():
             raise UsageError(f"{path} does not exist; expected a run, a sweep, or a folder that holds some")
     found = Runs.find(path for path in paths if path.is_dir())
-    shown = videos.find_videos(paths, out)
+    shown, drawn = videos.find_videos(paths, out), figures.find_figures(paths, out)
     records, links = _saliency_records(paths), Links(provenance.groups(found))
     count = len(found.agents) + len(found.classifiers)
     sections = [
@@ -60,11 +60,13 @@ def write_page(paths: Sequence[Path], out: Path) -> Page:
         videos.section(shown),
         _saliency(records),
         claims.section(verdicts(found, RULES, TESTS) if count else [], links),
+        figures.section(drawn),
         tables.section({name: make(found) for name, make in TABLES.items()} if count else {}, links),
     ]
     sections.append(provenance.section(found, links))  # last, when all links are known
     html = _document(count, [section for section in sections if section])
     videos.copy_videos(shown, out)
+    figures.copy_figures(drawn, out)
     path = out / "index.html"
     write_atomic(path, lambda draft: draft.write_text(html, encoding="utf-8"))
     return Page(path, count, len(shown))

@@ -12,6 +12,10 @@ MOST_POINTS = 80
 """Of a curve of training returns; tests are shown where they were made."""
 
 
+Line = Sequence[tuple[int, float]]
+"""Steps and return of one run."""
+
+
 @dataclass(frozen=True)
 class Point:
     """Over seeds, after so many steps."""
@@ -32,39 +36,52 @@ class Curve:
     """One method and split on one game."""
 
     mean: Sequence[Point]
-    seeds: Sequence[Sequence[tuple[int, float]]]
-    """Steps and return of each run."""
+    seeds: Sequence[Line]
+    """Each run, also those that the mean is not over because they ended elsewhere."""
 
 
 def training_curve(runs: Sequence[AgentRun], points: int = MOST_POINTS) -> Curve:
-    """Running returns of training; over the steps that all runs have, at equal distances."""
-    lines = [[(p.env_steps, p.train_return) for p in run.curve if p.train_return is not None] for run in runs]
-    return _at_grid([line for line in lines if line], points)
+    """Running returns of training; the mean is over the steps that its runs have, at equal distances."""
+
+    def line(run: AgentRun) -> Line:
+        return [(p.env_steps, p.train_return) for p in run.curve if p.train_return is not None]
+
+    seeds = [found for run in runs if (found := line(run))]
+    averaged = [found for run in _cohort(runs) if (found := line(run))]
+    return Curve(_at_grid(averaged, points), seeds)
 
 
 def unseen_curve(runs: Sequence[AgentRun]) -> Curve:
     """Returns on unseen levels: tests while training, and evaluations at each stage in their place."""
-    found = []
-    for run in runs:
+
+    def line(run: AgentRun) -> Line:
         tests = {p.env_steps: p.test_return for p in run.curve if p.test_return is not None}
-        found.append(sorted((tests | {stage.env_steps: stage.test.mean for stage in run.stages}).items()))
-    steps = sorted({at for line in found for at, _ in line})
-    columns = {at: [value for line in found for when, value in line if when == at] for at in steps}
-    most = max((len(values) for values in columns.values()), default=0)
-    # A mean over some of the runs would jump where others have no test.
-    return Curve([_point(at, values) for at, values in columns.items() if len(values) == most], found)
+        return sorted((tests | {stage.env_steps: stage.test.mean for stage in run.stages}).items())
+
+    averaged = [dict(line(run)) for run in _cohort(runs)]
+    # Where one of them has no test, a mean would be over others, and jump.
+    steps = sorted(set.intersection(*(set(found) for found in averaged)))
+    return Curve([_point(at, [found[at] for found in averaged]) for at in steps], [line(run) for run in runs])
 
 
-def _at_grid(lines: Sequence[Sequence[tuple[int, float]]], points: int) -> Curve:
+def _cohort(runs: Sequence[AgentRun]) -> list[AgentRun]:
+    """The runs that a mean is over: of those that ended at the same step the most, and of equally many the longest."""
+    by_end: dict[int, list[AgentRun]] = {}
+    for run in runs:
+        by_end.setdefault(run.end.env_steps, []).append(run)
+    return max(by_end.items(), key=lambda item: (len(item[1]), item[0]))[1]
+
+
+def _at_grid(lines: Sequence[Line], points: int) -> list[Point]:
     if not lines:
-        return Curve([], [])
+        return []
     first, last = max(line[0][0] for line in lines), min(line[-1][0] for line in lines)
     if first > last:
-        return Curve([], lines)
+        return []
     grid = np.unique(np.linspace(first, last, points).round().astype(np.int64))
     columns = [np.array(line, np.float64).T for line in lines]
     values = np.array([np.interp(grid, steps, returns) for steps, returns in columns])  # (runs, points)
-    return Curve([_point(int(at), column.tolist()) for at, column in zip(grid, values.T, strict=True)], lines)
+    return [_point(int(at), column.tolist()) for at, column in zip(grid, values.T, strict=True)]
 
 
 def _point(steps: int, values: Sequence[float]) -> Point:

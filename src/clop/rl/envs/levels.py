@@ -5,7 +5,9 @@ that its ``reset`` is given.
 """
 
 import hashlib
+import importlib
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -169,7 +171,20 @@ def first_frame(levels: LevelSet, level: int, backend: str) -> bytes:
 
 
 def preload(backend: str) -> None:
-    """Load procgen's pictures now, so that processes forked from this one share them: a third of a gigabyte."""
+    """Load now what every process of a run needs, so that those forked from this one share it.
+
+    Procgen's pictures, a third of a gigabyte, and the modules that torch's optimisers and the layer load when they are
+    first used. Each takes a second and more; the pictures are read without Python, at the same time as the modules.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        pictures = pool.submit(preload_pictures, backend)
+        for module in ("torch._dynamo", "numba"):
+            importlib.import_module(module)
+        pictures.result()
+
+
+def preload_pictures(backend: str) -> None:
+    """Load procgen's pictures, which stay for the process and those forked from it."""
     if backend == "procgen-mirror":  # envpool has threads, which do not survive a fork
         LevelSet("bigfish", num_levels=1).open(1, 0, backend).close()
 
