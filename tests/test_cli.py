@@ -33,7 +33,7 @@ def test_help_names_every_command(capsys):
     commands = re.findall(r"^    (\w+) ", text, re.MULTILINE)
     assert {*commands} == {
         *("doctor", "picture", "bench", "demo", "vision", "methods", "report", "sweep", "page", "saliency"),
-        *("train", "evaluate", "watch", "plot"),
+        *("train", "evaluate", "watch", "plot", "export"),
     }
 
 
