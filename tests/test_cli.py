@@ -63,7 +63,7 @@ def test_every_flag_of_train_says_what_it_does():
 
 
 def test_clop_rl_offers_the_settings_a_run_and_its_agent():
-    assert clop.rl.__all__ == ["TrainConfig", "load_agent", "run"]
+    assert clop.rl.__all__ == ["TrainConfig", "load_agent", "make_vec", "run"]
     assert (clop.rl.TrainConfig, clop.rl.run, clop.rl.load_agent) == (TrainConfig, agents.run, agents.load_agent)
     with pytest.raises(AttributeError, match=r"module 'clop\.rl' has no attribute 'train'"):
         _ = clop.rl.train

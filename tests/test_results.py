@@ -391,13 +391,20 @@ def test_a_method_without_a_record_is_shown_as_not_measured_yet_and_fails_nothin
 AGENT_CONFIGS = [path for path in CONFIGS if {"agents", "curves"} & set(path.relative_to(ROOT).parts)]
 
 
+def stated_in(values, record):
+    """Of some settings those that a record states too. One that clop got after the run has the default of today, which
+    leaves a run as it was; methods have no such settings, and are read whole or not at all."""
+    kept = {name: value for name, value in values.items() if name in record}
+    return kept | {group: stated_in(values[group], record[group]) for group in ("network", "ppo") if group in kept}
+
+
 @pytest.mark.parametrize("path", AGENT_CONFIGS, ids=named)
 def test_a_run_of_an_agent_is_of_the_present_format(path):
     """Fails for a file that was left behind when a setting got another name, and for a summary of other settings."""
     about = json.loads(path.read_text())
     assert about["version"] == FORMAT_VERSION
     config = TrainConfig.fromdict(about["config"])
-    assert config.asdict() == about["config"]
+    assert stated_in(config.asdict(), about["config"]) == about["config"]
     values = json.loads(path.with_name("summary.json").read_text())
     summary = AgentSummary.fromdict(values, path)
     assert summary.asdict() == values

@@ -44,7 +44,7 @@ class Settings(BenchSettings):
     steps: int = 40_000
     """Env steps of each."""
     kills: int = 20
-    """SIGKILLs at random moments."""
+    """Processes that are killed at random moments."""
     finished: int = 1000
     """Finished runs that a plan and a status look at."""
     on: Literal["local", "ray"] = "local"
