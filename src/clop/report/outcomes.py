@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from clop.errors import UsageError, unknown_name
+from clop.experiments.summaries import Stage
 from clop.report import stats
 from clop.report.efficiency import common_training_return, unseen_at_training_return
-from clop.report.runs import AgentRun, Stage
+from clop.report.runs import AgentRun
 from clop.report.stats import Estimate
 
 INTERVALS = ("student", "bootstrap")

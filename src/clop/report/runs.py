@@ -8,25 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from clop.errors import UsageError
-from clop.experiments.summaries import EvaluationSummary, VisionSummary, check_version
+from clop.experiments.summaries import AgentSummary, Stage, VisionSummary, check_version
 from clop.report import settings
 
 _POINTS = 400  # of a curve; runs of the paper's length have more, which no figure shows
-
-
-@dataclass(frozen=True)
-class Stage:
-    """The evaluations of an agent after so many steps."""
-
-    env_steps: int
-    train: EvaluationSummary
-    test: EvaluationSummary
-    seconds: float
-    """Of training until then."""
-
-    @property
-    def gap(self) -> float:
-        return self.train.mean - self.test.mean
 
 
 @dataclass(frozen=True)
@@ -219,16 +204,9 @@ def _read_quietly(path: Path) -> dict[str, Any]:
 
 def _agent(folder: Path, about: Mapping[str, Any]) -> AgentRun:
     values = _read(folder / "summary.json")
-    check_version(values, folder / "summary.json")
-    stages = sorted((_stage(part) for part in [*values.get("earlier", []), values]), key=lambda stage: stage.env_steps)
-    run = AgentRun(folder, about, tuple(stages))
+    run = AgentRun(folder, about, AgentSummary.fromdict(values, folder / "summary.json").stages)
     _ = run.variant, run.scale, run.scale_key  # a config that lacks a setting is found here
     return run
-
-
-def _stage(values: Mapping[str, Any]) -> Stage:
-    train, test = (EvaluationSummary(**values[split]) for split in ("train", "test"))
-    return Stage(values["env_steps"], train, test, values["seconds"])
 
 
 def _how_far(folder: Path, about: Mapping[str, Any]) -> str:
