@@ -123,7 +123,7 @@ def test_a_job_that_cannot_run_fails_and_is_named_and_the_others_end(sweep, tmp_
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")])))
-    monkeypatch.setattr("clop.experiments.sweep.supervise._PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("clop.experiments.sweep.supervise._PAUSES", (0.0, 0.0, 0.0))
     file, _ = sweep(32)
     text = file.read_text().replace('["fruitbot"]', '["fruitbot", "game_of_mine:make"]').replace(', "clop"]', "]")
     file.write_text(text)

@@ -9,7 +9,7 @@ from clop.experiments.sweep import supervise as module
 from clop.experiments.sweep.jobs import Job
 from clop.experiments.sweep.plan import Plan
 from clop.experiments.sweep.supervise import Options, Stop, supervise
-from clop.experiments.sweep.worker import DIED, DONE, HELD, MISTAKE
+from clop.experiments.sweep.worker import DIED, DONE, HELD, MISTAKE, STOPPED
 
 KILLED = -9
 
@@ -21,22 +21,24 @@ def job():
 
 @pytest.fixture
 def ends(monkeypatch):
-    """Processes that end as listed: (status, step of the newest checkpoint then)."""
+    """Processes that end as listed: (status, step of the newest checkpoint then); all have shown a step before."""
 
     def install(*endings):
         left = list(endings)
 
         def run_once(plan, job, options, stop):
-            status, step = left.pop(0)
+            status, step, *early = left.pop(0)
             checkpoints = plan.run_folder(job) / "checkpoints"
             checkpoints.mkdir(parents=True, exist_ok=True)
             (checkpoints / f"step-{step:012}.pt").touch()
+            if not early:
+                (plan.run_folder(job) / "progress.json").write_text("{}")
             plan.log(job).parent.mkdir(exist_ok=True)
             plan.log(job).write_text("one\nwhy it died\n")
             return status
 
         monkeypatch.setattr(module, "_run_once", run_once)
-        monkeypatch.setattr(module, "_PAUSES", (0.0, 0.0))
+        monkeypatch.setattr(module, "_PAUSES", (0.0, 0.0, 0.0))
         return left
 
     return install
@@ -70,6 +72,30 @@ def test_deaths_are_counted_across_supervisors(job, ends, tmp_path):
     assert len(left) == 1
 
 
+def test_processes_killed_before_their_first_step_say_little_of_their_run(job, ends, tmp_path):
+    """Machines may be taken away faster than a run starts. Fails if three such kills are a failure, or none ever is."""
+    plan = Plan(tmp_path, "x", [job])
+    ends(*[(KILLED, 64, "early")] * 9, (DONE, 128))
+    assert supervise(plan, job, Options(), Stop()).state == "done"
+    left = ends(*[(KILLED, 128, "early")] * 100)
+    assert supervise(plan, job, Options(), Stop()).state == "failed"
+    assert len(left) == 100 - 12
+
+
+def test_a_crash_before_the_first_step_counts_whole(job, ends, tmp_path):
+    """Fails if a program that cannot even start is started twelve times."""
+    left = ends(*[(DIED, 0, "early")] * 10)
+    assert supervise(Plan(tmp_path, "x", [job]), job, Options(), Stop()).state == "failed"
+    assert len(left) == 7
+
+
+def test_a_run_that_somebody_else_stopped_goes_on_and_counts_no_death(job, ends, tmp_path):
+    ends(*[(STOPPED, 64)] * 5, (DONE, 128))
+    plan = Plan(tmp_path, "x", [job])
+    assert supervise(plan, job, Options(), Stop()).state == "done"
+    assert not plan.deaths(job).exists()
+
+
 def test_a_mistake_fails_at_once(job, ends, tmp_path):
     left = ends((MISTAKE, 0), (DONE, 0))
     assert supervise(Plan(tmp_path, "x", [job]), job, Options(), Stop()).state == "failed"
@@ -99,7 +125,7 @@ def test_a_job_that_is_to_stop_is_not_started_again(job, ends, tmp_path):
 def test_a_process_that_cannot_even_start_is_no_hang(job, monkeypatch, tmp_path):
     """The worker is given a job of no kind; it must end, and its log say why."""
     plan = Plan(tmp_path, "x", [job])
-    monkeypatch.setattr(module, "_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(module, "_PAUSES", (0.0, 0.0, 0.0))
     result = []
     thread = threading.Thread(target=lambda: result.append(supervise(plan, job, Options(), Stop())))
     thread.start()

@@ -1,10 +1,12 @@
 """Bring one job to its end: start it, wait, and start it again as long as each death leaves it further on.
 
 A run on a machine that is taken away now and then dies often and is fine; one that dies three times where it stands
-has a fault. So deaths are counted by progress, on disk, and forgotten when the run has moved.
+has a fault. So deaths are counted by progress, on disk, and forgotten when the run has moved. A process that was killed
+from outside before its first step has shown little of its run, and four such deaths count as one.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,13 +16,15 @@ from typing import Literal
 
 from clop.experiments.sweep.jobs import Job
 from clop.experiments.sweep.plan import Plan, read_json
-from clop.experiments.sweep.worker import DONE, HELD, MISTAKE, Order
+from clop.experiments.sweep.worker import DONE, HELD, MISTAKE, STOPPED, Order
 from clop.files import write_json
 
 DEATHS = 3
 """At the same step, after which a job has failed."""
+_TOO_EARLY = 0.25  # what a death counts before the first step, by a signal from outside
+_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 _POLL = 0.2  # seconds between looks at a running job
-_PAUSES = (1.0, 5.0)  # seconds before a job that died where it stood is tried again
+_PAUSES = (0.0, 1.0, 5.0)  # seconds before a job that died where it stood is tried again
 _LAST_LINES = 5
 
 
@@ -59,6 +63,7 @@ class Stop:
 def supervise(plan: Plan, job: Job, options: Options, stop: Stop) -> Outcome:
     """Run a job until it is done, has failed, or is to stop."""
     while not stop.asked.is_set():
+        shown = _shown(plan, job)
         status = _run_once(plan, job, options, stop)
         if status == DONE:
             plan.deaths(job).unlink(missing_ok=True)
@@ -67,13 +72,16 @@ def supervise(plan: Plan, job: Job, options: Options, stop: Stop) -> Outcome:
             return Outcome("held")
         if stop.asked.is_set():
             break
-        deaths = DEATHS if status == MISTAKE else count_death(plan, job)
+        if status == STOPPED:  # by somebody else, and it has saved its state
+            continue
+        weight = _TOO_EARLY if status in _OUTSIDE and _shown(plan, job) == shown else 1.0
+        deaths = DEATHS if status == MISTAKE else count_death(plan, job, weight)
         if deaths >= DEATHS:
             why = last_lines(plan.log(job)) or f"its process ended with status {status}"
             write_json(plan.failure(job), {"step": progress_of(plan.run_folder(job))[0], "status": status, "log": why})
             return Outcome("failed", why)
         if deaths > 1:
-            stop.asked.wait(_PAUSES[deaths - 2])
+            stop.asked.wait(_PAUSES[int(deaths) - 1])
     return Outcome("stopped")
 
 
@@ -124,13 +132,21 @@ def _run_once(plan: Plan, job: Job, options: Options, stop: Stop) -> int:
     return process.returncode
 
 
-def count_death(plan: Plan, job: Job) -> int:
+def count_death(plan: Plan, job: Job, weight: float = 1.0) -> float:
     """Note that a job has died; returns how often it has where it stands now."""
     mark = progress_of(plan.run_folder(job))
     before = read_json(plan.deaths(job))
-    count = before.get("count", 0) + 1 if before.get("mark") == mark else 1
+    count = float(before.get("count", 0)) + weight if before.get("mark") == mark else weight
     write_json(plan.deaths(job), {"mark": mark, "count": count})
-    return int(count)
+    return count
+
+
+def _shown(plan: Plan, job: Job) -> int:
+    """When the run has last shown where it stands, which it first does after its first step."""
+    try:
+        return (plan.run_folder(job) / "progress.json").stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def progress_of(folder: Path) -> list[int]:

@@ -14,10 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from clop.errors import ResumableError, UsageError
+from clop.errors import ResumableError, StoppedError, UsageError
 
-DONE, DIED, MISTAKE, HELD = 0, 1, 3, 4
-"""Exit statuses: the run is complete; it can go on; it never can, for its settings are wrong; another writes in it."""
+DONE, DIED, MISTAKE, HELD, STOPPED = 0, 1, 3, 4, 5
+"""Exit statuses: the run is complete; it can go on; it never can, for its settings are wrong; another writes in it; it
+was asked to stop and has saved its state."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -70,6 +71,9 @@ def main() -> int:
     except HeldError as error:
         print(f"clop: {error}", file=sys.stderr)  # noqa: T201
         return HELD
+    except StoppedError as error:
+        print(f"clop: {error}", file=sys.stderr)  # noqa: T201
+        return STOPPED
     except ResumableError as error:
         print(f"clop: {error}", file=sys.stderr)  # noqa: T201
         return DIED
