@@ -8,7 +8,7 @@ import pytest
 from clop.experiments.sweep import supervise as module
 from clop.experiments.sweep.jobs import Job
 from clop.experiments.sweep.plan import Plan
-from clop.experiments.sweep.supervise import Options, Stop, supervise
+from clop.experiments.sweep.supervise import Options, Stop, supervise, supervise_when_free
 from clop.experiments.sweep.worker import DIED, DONE, HELD, MISTAKE, STOPPED
 
 KILLED = -9
@@ -94,6 +94,17 @@ def test_a_run_that_somebody_else_stopped_goes_on_and_counts_no_death(job, ends,
     plan = Plan(tmp_path, "x", [job])
     assert supervise(plan, job, Options(), Stop()).state == "done"
     assert not plan.deaths(job).exists()
+
+
+def test_waiting_for_another_writer_ends_when_the_job_is_to_stop(job, ends, monkeypatch, tmp_path):
+    """Fails if a task of Slurm that is taken away waits for the folder of another for ever."""
+    stop = Stop()
+    monkeypatch.setattr(module, "supervise", lambda *_: stop.ask() or module.Outcome("stopped" if called else "held"))
+    called = []
+    monkeypatch.setattr(module, "_HELD_PAUSE", 60.0)
+    monkeypatch.setattr(stop.asked, "wait", lambda seconds: called.append(seconds))
+    assert supervise_when_free(Plan(tmp_path, "x", [job]), job, Options(), stop).state == "stopped"
+    assert called == [60.0]
 
 
 def test_a_mistake_fails_at_once(job, ends, tmp_path):

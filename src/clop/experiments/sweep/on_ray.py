@@ -7,7 +7,6 @@ from its folder once the lease of the dead one has expired; nodes may come and g
 import logging
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -18,10 +17,9 @@ from clop.errors import UsageError
 from clop.experiments.sweep.jobs import Job
 from clop.experiments.sweep.plan import Plan
 from clop.experiments.sweep.queue import Queue
-from clop.experiments.sweep.supervise import Options, Outcome, Stop, supervise
+from clop.experiments.sweep.supervise import Options, Outcome, Stop, supervise_when_free
 
 _POLL = 0.5
-_HELD_PAUSE = 2.0  # seconds until a task looks again whether its job's folder is free
 
 
 def run_on_ray(
@@ -84,16 +82,9 @@ def _connect(address: str | None) -> Any:
 
 def _supervise(root: str, name: str, job: dict[str, Any], options: dict[str, Any]) -> tuple[str, str]:
     """On a node: bring one job to its end. A folder that somebody else writes in is waited for."""
-    wanted = Job(**job)
-    plan = Plan(Path(root), name, [wanted])
-    stop = Stop()
-    while True:
-        if plan.is_done(wanted):
-            return "done", ""
-        outcome = supervise(plan, wanted, Options(**{**options, "command": tuple(options["command"])}), stop)
-        if outcome.state != "held":
-            return outcome.state, outcome.message
-        threading.Event().wait(_HELD_PAUSE)
+    wanted, how = Job(**job), Options(**{**options, "command": tuple(options["command"])})
+    outcome = supervise_when_free(Plan(Path(root), name, [wanted]), wanted, how, Stop())
+    return outcome.state, outcome.message
 
 
 def _outcome(ray: Any, reference: Any) -> Outcome:

@@ -13,12 +13,11 @@ from clop.errors import UsageError
 from clop.experiments.sweep.jobs import Job
 from clop.experiments.sweep.plan import Plan
 from clop.experiments.sweep.queue import Queue
-from clop.experiments.sweep.supervise import Options, Stop, supervise
+from clop.experiments.sweep.supervise import Options, Stop, supervise_when_free
 from clop.files import write_atomic
 
 _POLL = 0.5
 _AT_A_TIME = 256  # jobs of the array, unless --jobs says otherwise
-_HELD_PAUSE = 5.0  # seconds until a task looks again whether its job's folder is free
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Task:
         states: list[str] = []
 
         def work() -> None:
-            states.extend(self._one(plan, job, stop) for job in self.jobs)
+            states.extend(supervise_when_free(plan, job, self.options, stop).state for job in self.jobs)
 
         # In a thread: submitit interrupts the main one, where checkpoint() waits for the run to have saved its state.
         self._stop, self._thread = stop, threading.Thread(target=work, name="run")
@@ -56,14 +55,6 @@ class Task:
         while self._thread.is_alive():
             self._thread.join(_POLL)
         return states
-
-    def _one(self, plan: Plan, job: Job, stop: Stop) -> str:
-        while not plan.is_done(job):
-            outcome = supervise(plan, job, self.options, stop)
-            if outcome.state != "held":
-                return outcome.state
-            threading.Event().wait(_HELD_PAUSE)
-        return "done"
 
     def checkpoint(self) -> Any:
         """Let the run save its state, then go on in a new job."""

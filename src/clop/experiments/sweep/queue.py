@@ -28,7 +28,7 @@ class Queue:
                 self.failed[job] = "failed before; try it again with: clop sweep retry"
             else:
                 self.waiting.append(job)
-        self.found_done, self.found_failed = len(self.done), len(self.failed)
+        self.found_done = len(self.done)
 
     @property
     def finished(self) -> bool:

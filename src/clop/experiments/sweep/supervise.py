@@ -25,6 +25,7 @@ _TOO_EARLY = 0.25  # what a death counts before the first step, by a signal from
 _OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 _POLL = 0.2  # seconds between looks at a running job
 _PAUSES = (0.0, 1.0, 5.0)  # seconds before a job that died where it stood is tried again
+_HELD_PAUSE = 2.0  # seconds until a folder that somebody else writes in is looked at again
 _LAST_LINES = 5
 
 
@@ -83,6 +84,16 @@ def supervise(plan: Plan, job: Job, options: Options, stop: Stop) -> Outcome:
         if deaths > 1:
             stop.asked.wait(_PAUSES[int(deaths) - 1])
     return Outcome("stopped")
+
+
+def supervise_when_free(plan: Plan, job: Job, options: Options, stop: Stop) -> Outcome:
+    """:func:`supervise`, after whoever else writes in the folder: for executors that do not come back to a job."""
+    while not plan.is_done(job):
+        outcome = supervise(plan, job, options, stop)
+        if outcome.state != "held":
+            return outcome
+        stop.asked.wait(_HELD_PAUSE)
+    return Outcome("done")
 
 
 def _run_once(plan: Plan, job: Job, options: Options, stop: Stop) -> int:
