@@ -142,6 +142,7 @@ def process(folder):
         "over the rollout": whole_rollout_normalised(make_learner, NoiseGames, list(half)),
         "iterations": whole_iterations(make_learner, NoiseGames, workers.rank),
     }
+    result["compiler"] = "torch._dynamo" in sys.modules
     torch.save(result, f"{folder}/{workers.rank}.pt")
     return workers.rank
 
@@ -162,7 +163,7 @@ def run_script(*arguments):
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 
@@ -299,6 +300,11 @@ def test_processes_share_the_running_statistics_of_batch_norm(both):
     one, other = (result["iterations"]["buffers"] for result in both)
     assert len(one) == 9
     assert all(torch.equal(left, right) for left, right in zip(one, other, strict=True))
+
+
+def test_learning_does_not_load_the_compiler(both):
+    """It takes 1.5 s at the start of every run. Fails for an optimiser of torch as it comes."""
+    assert not any(one["compiler"] for one in both)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-import torch
 from torch import nn
 
+from clop.adam import Adam
 
-class TensorFlowAdam(torch.optim.Adam):
+
+class TensorFlowAdam(Adam):
     r"""Adam whose epsilon is added to the second moment before the correction of its bias:
 
     .. math:: \theta \mathrel{-}= \eta\, \frac{\sqrt{1 - \beta_2^t}}{1 - \beta_1^t}\, \frac{m}{\sqrt{v} + \epsilon}.
@@ -29,5 +30,5 @@ class TensorFlowAdam(torch.optim.Adam):
         return super().step(closure)
 
 
-ADAMS: dict[str, type[torch.optim.Adam]] = {"torch": torch.optim.Adam, "tf": TensorFlowAdam}
+ADAMS: dict[str, type[Adam]] = {"torch": Adam, "tf": TensorFlowAdam}
 """By the name that the settings give them."""

@@ -14,6 +14,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
+from clop.adam import Adam
 from clop.augment import Flip
 from clop.errors import DivergedError, UsageError, unknown_name
 from clop.fields import whole
@@ -121,7 +122,7 @@ class Trainer:
         model = plan.build(task.channels, task.classes, task.image_size).to(self.device)
         self.model: nn.Module = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         # The fused kernel makes one pass over the weights where the default makes ten.
-        self.optimiser = torch.optim.Adam(self.model.parameters(), config.learning_rate, fused=True)
+        self.optimiser = Adam(self.model.parameters(), config.learning_rate, fused=True)
         self.part = find_network(config.network).part  # batches that advance() takes
         self.fingerprint = task.fingerprint()
         self.iteration = self.epoch = 0

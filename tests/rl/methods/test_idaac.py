@@ -110,9 +110,9 @@ def test_partners_are_of_the_same_level_and_all_equally_likely():
 def test_a_large_rollout_takes_no_quadratic_search():
     """Sorting takes a fraction of a second; one search for each place would take minutes."""
     levels = torch.randint(0, 200, (2**20,), generator=generator())
-    start = time.monotonic()
+    start = time.process_time()
     partners = draw_partners(levels, generator())
-    assert time.monotonic() - start < 20
+    assert time.process_time() - start < 20
     assert torch.equal(levels[partners], levels)
 
 

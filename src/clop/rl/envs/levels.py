@@ -173,13 +173,12 @@ def first_frame(levels: LevelSet, level: int, backend: str) -> bytes:
 def preload(backend: str) -> None:
     """Load now what every process of a run needs, so that those forked from this one share it.
 
-    Procgen's pictures, a third of a gigabyte, and the modules that torch's optimisers and the layer load when they are
-    first used. Each takes a second and more; the pictures are read without Python, at the same time as the modules.
+    Procgen's pictures, a third of a gigabyte, and numba, which the layer loads when it is first used. Each takes a
+    second; the pictures are read without Python, at the same time as the module.
     """
     with ThreadPoolExecutor(1) as pool:
         pictures = pool.submit(preload_pictures, backend)
-        for module in ("torch._dynamo", "numba"):
-            importlib.import_module(module)
+        importlib.import_module("numba")
         pictures.result()
 
 

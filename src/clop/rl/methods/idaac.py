@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Generator, Tensor, nn
 
+from clop.adam import Adam
 from clop.errors import UsageError
 from clop.rl.encoders.base import Slots
 from clop.rl.methods.base import Context, Method, Phase, Settings, View
@@ -102,9 +103,7 @@ class IdaacMethod(Method):
     def attach(self, model: Network, settings: Settings) -> None:
         self.max_grad_norm = settings.ppo.max_grad_norm
         self.classifier = order_classifier(self.tuned.hidden)
-        self.optimiser = torch.optim.Adam(
-            self.classifier.parameters(), settings.ppo.learning_rate, eps=settings.ppo.adam_epsilon
-        )
+        self.optimiser = Adam(self.classifier.parameters(), settings.ppo.learning_rate, eps=settings.ppo.adam_epsilon)
         self.logs: dict[str, Tensor] = {}
 
     def prepare(self, rollout: Rollout, ctx: Context) -> None:
