@@ -458,3 +458,16 @@ def test_a_table_of_classifiers_is_that_of_the_runs_beside_it(path):
     groups, unfinished = read_runs(task, [folder])
     assert not unfinished
     assert path.read_text() == table(task, groups)
+
+
+def test_the_page_of_sweeps_shows_its_records():
+    """Fails if chaos or overhead were recorded anew and the page was not."""
+    page = (ROOT / "docs/sweeps.md").read_text()
+    rows = [
+        {row["what"]: row for row in RunRecord.read(ROOT / f"results/bench/{name}.json").metrics["rows"]}
+        for name in ("sweep", "sweep-ray")
+    ]
+    for local, ray in zip(*(each.values() for each in rows), strict=True):
+        what = local["what"].removesuffix(" on local")
+        cells = [f"{row['value']:.{0 if row['unit'] == 'of 8' else 2}f} {row['unit']}".strip() for row in (local, ray)]
+        assert f"| {what} | {' | '.join(cells)} |" in page

@@ -44,7 +44,8 @@ def replayed(name, monkeypatch):
         if name == "return":
             values["tests"] = [Point(**point) for point in values["tests"]]
         rows.append(module.Row(**values))
-    monkeypatch.setattr(module, "measure", lambda settings, report: report("measured") or rows)
+    measured = (rows, record.metrics["killed"]) if name == "sweep" else rows
+    monkeypatch.setattr(module, "measure", lambda settings, report: report("measured") or measured)
     if name == "train":
         costs = record.metrics["cost_of_clop"]
         monkeypatch.setattr(module, "cost_of", lambda method, game, pairs, topology, encoder: costs[encoder][topology])
