@@ -58,6 +58,7 @@ def test_the_comparison_is_kept_and_counts_the_frames(as_onnx):
     assert record["greedy_differences"] == 0
     assert 0 <= record["logits_difference"] <= 1e-5
     assert record["versions"]["onnxruntime"]
+    assert {"command", "commit", "started", "machine"} <= record.keys()
 
 
 def test_an_onnx_file_runs_without_clop_on_any_number_of_frames(as_onnx, trained, frames, tmp_path):

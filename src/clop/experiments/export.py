@@ -3,7 +3,7 @@
 ``config.json``    what it was trained with, what it takes and what it returns
 ``policy.onnx``    the network with its preprocessing, or
 ``model.safetensors``  its weights by name
-``parity.json``    how far the export is from the agent
+``parity.json``    how far the export is from the agent, and by which command, code and machine that was found
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from clop import machine
 from clop.errors import UsageError, unknown_name
 from clop.experiments.agents import KIND, load_agent
 from clop.experiments.load_export import EXPORT, FORMATS, load_export
-from clop.experiments.run_folder import RunFolder
+from clop.experiments.run_folder import RunFolder, origin
 from clop.files import write_json
 from clop.rl.agent import Agent
 from clop.rl.build import split_levels
@@ -56,7 +56,7 @@ def export(run: Path | str, to: str, out: Path | str, *, frames: int = FRAMES) -
     with exported.playing(0):
         parity = compare(agent, exported, split_levels(config, "train"), frames, backend=config.backend)
     versions = {name: machine.version(name) for name in ("torch", "onnx", "onnxruntime", "safetensors")}
-    record = {"passed": parity.passed, **dataclasses.asdict(parity), "versions": versions}
+    record = {"passed": parity.passed, **dataclasses.asdict(parity), "versions": versions, **origin()}
     write_json(out / "parity.json", record)
     if not parity.passed:
         raise UsageError(

@@ -82,7 +82,7 @@ class RunFolder:
                 "version": FORMAT_VERSION,
                 "kind": kind,
                 "config": dict(config),
-                **_origin(command),
+                **origin(command),
             },
         )
         (path / "checkpoints").mkdir(exist_ok=True)
@@ -141,7 +141,7 @@ class RunFolder:
         about = self.about()
         if self.summary is not None:
             (self.path / "summary.json").replace(self.path / f"summary-{steps:012}.json")
-        grown = {"from": about["config"], **_origin(None)}
+        grown = {"from": about["config"], **origin()}
         write_json(
             self.path / "config.json", about | {"config": dict(config), "grown": [*about.get("grown", []), grown]}
         )
@@ -249,8 +249,8 @@ def _holds_same(path: Path, kind: str, config: Mapping[str, Any]) -> bool:
     return bool(values.get("kind") == kind and values.get("config") == json.loads(json.dumps(dict(config))))
 
 
-def _origin(command: str | None) -> dict[str, Any]:
-    """Where a run comes from: command, code, moment and machine."""
+def origin(command: str | None = None) -> dict[str, Any]:
+    """Where a record comes from: command, code, moment and machine."""
     return {
         "command": command or command_line(),
         "commit": commit(),
