@@ -45,7 +45,8 @@ def mentioned(page):
     """Commands in the running text that have flags; of these, what a command requires may be left out."""
     return [
         text
-        for text in re.findall(r"`(clop [^`\n]+)`", (ROOT / page).read_text())
+        for several in re.findall(r"`(clop [^`\n]+)`", (ROOT / page).read_text())
+        for text in several.split(" && ")
         if " --" in text and " --help" not in text
     ]
 

@@ -1,6 +1,7 @@
 """Who may import whom: the layer needs torch, numpy and numba; reports need neither rl nor vision."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import clop
 SOURCE = Path(clop.__file__).parent
 
 
+@functools.cache
 def imported(file: Path) -> set[str]:
     """All modules a file imports, inside functions too."""
     names = set()

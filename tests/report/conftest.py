@@ -64,7 +64,9 @@ def _write_agent(
     return path
 
 
-def _write_classifier(path: Path, method="plain", seed=0, test=80.0, task="mnist-usps", changed=None, **more):
+def _write_classifier(
+    path: Path, method="plain", seed=0, test=80.0, task="mnist-usps", changed=None, epochs=10, **more
+):
     """A run folder of a classifier; of ``more``, fields of the summary."""
     path.mkdir(parents=True)
     tests = {"mnist-usps": "usps"}.get(task, task)
@@ -89,7 +91,7 @@ def _write_classifier(path: Path, method="plain", seed=0, test=80.0, task="mnist
         "peak_memory_gb": 1.0,
     } | more
     summary = VisionSummary(**values)
-    config = {"task": task, "epochs": 10, "seed": seed, "threads": 1, "data": None, "test_every": 1, "methods": {}}
+    config = {"task": task, "epochs": epochs, "seed": seed, "threads": 1, "data": None, "test_every": 1, "methods": {}}
     config["train_images"] = values["train_images"]
     (path / "config.json").write_text(json.dumps({"version": FORMAT_VERSION, "kind": "vision", "config": config}))
     (path / "summary.json").write_text(json.dumps(summary.asdict()))

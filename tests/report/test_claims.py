@@ -1,14 +1,18 @@
 """Verdicts on the paper's claims follow from records, and the page shows those of the committed ones."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from clop.report.build import claims_page
-from clop.report.claim_rules import RULES, TESTS
+from clop.report.claim_evidence import Evidence
+from clop.report.claim_rules import RULES
+from clop.report.claim_words import BEYOND, TESTS
 from clop.report.claims import VERDICTS, Comparison, decide, read_claims, verdicts
 from clop.report.runs import Runs
 from clop.report.stats import Estimate
+from clop.rl.games import GAMES
 
 ROOT = Path(__file__).parents[2]
 ABOVE, BELOW, ACROSS = (1.0, 0.5, 1.5), (-1.0, -1.5, -0.5), (0.2, -0.5, 0.9)
@@ -41,7 +45,7 @@ def test_a_verdict_follows_from_intervals(found, subjects, every, mark):
 
 
 def marks(path, *numbers):
-    found = {claim.number: verdict for claim, verdict in verdicts(Runs.find([path]), RULES, TESTS)}
+    found = {claim.number: verdict for claim, verdict in verdicts(Evidence(Runs.find([path])), RULES, TESTS, BEYOND)}
     return [found[number].mark for number in numbers]
 
 
@@ -99,13 +103,46 @@ def test_scarcity_is_decided_by_the_difference_of_two_gains(tmp_path, write_clas
     assert marks(tmp_path, 68) == ["reproduced"]
 
 
+def test_claims_about_looks_are_decided_by_the_measurement(tmp_path):
+    """The agents without locality look more widely than those of CLOP, and these no less widely than random weights."""
+    entropies = {"clop": 0.6, "clop(local=False)": 0.8, "ppo": 0.5, "random weights": 0.6}
+    networks = [
+        {"label": label, "seed": seed, "entropy": {"mean": entropy + (seed - 1) / 100}}
+        for label, entropy in entropies.items()
+        for seed in range(3)
+    ]
+    metrics = {"frames": 1000, "levels": 40, "source": "bigfish", "networks": networks}
+    (tmp_path / "looks.json").write_text(json.dumps({"kind": "saliency", "metrics": metrics}))
+    assert marks(tmp_path, 140, 141, 142, 143) == ["reproduced", "not tested", "reproduced", "not tested"]
+
+
+def test_the_gap_of_classifiers_is_that_of_training_and_test(tmp_path, write_classifier):
+    """Fails if the test accuracy is taken for the gap: then the better one would have the larger gap."""
+    for seed in range(3):
+        for method, test in (("plain", 60.0), ("clop", 70.0)):
+            write_classifier(tmp_path / f"{method}{seed}", method, seed, test + seed / 10, "stl10")
+    assert marks(tmp_path, 65) == ["partly"]
+
+
+def test_a_majority_is_counted_in_games(tmp_path, write_agent):
+    for number, game in enumerate(GAMES):
+        for seed in range(3):
+            for method, test in (("ppo", 6.0), ("clop", 9.0 if number < 9 else 3.0)):
+                where = tmp_path / f"{game}{method}{seed}"
+                write_agent(where, game, method, seed, 12.0, test + seed / 10, preset="procgen-hard")
+    assert marks(tmp_path, 164, 81) == ["reproduced", "partly"]
+
+
 def test_the_list_is_whole_and_rules_and_tests_are_of_claims_in_it():
     claims = read_claims()
     assert [claim.number for claim in claims] == list(range(1, 227))
     assert all(claim.claim and claim.place and claim.paper for claim in claims)
-    assert not RULES.keys() & TESTS.keys()
-    assert RULES.keys() | TESTS.keys() <= {claim.number for claim in claims}
-    assert {verdict.mark for _, verdict in verdicts(Runs(), RULES, TESTS)} <= set(VERDICTS)
+    assert sorted([*RULES, *TESTS, *BEYOND]) == list(range(1, 227))  # each has one of the three
+    found = verdicts(Evidence(Runs()), RULES, TESTS, BEYOND)
+    assert {verdict.mark for _, verdict in found} == {"reproduced", "not tested"} < set(VERDICTS)
+    without_runs = {claim.number: verdict for claim, verdict in found if claim.number in RULES}
+    assert {verdict.mark for verdict in without_runs.values()} == {"not tested"}  # no rule decides without records
+    assert all("; to run: `clop " in v.statistic or "; to run: `for " in v.statistic for v in without_runs.values())
 
 
 def test_the_tests_that_hold_our_code_to_definitions_exist():

@@ -33,13 +33,14 @@ def add_report(commands: Any) -> None:
 def _report(arguments: argparse.Namespace) -> None:
     try:
         from clop.report.build import TABLES, build, found_text
+        from clop.report.evidence import EVIDENCE_TABLES
     except ModuleNotFoundError as error:
         if error.name != "scipy":
             raise
         raise UsageError('reports need scipy, which is not installed: pip install "clop[report]"') from None
     report = build(arguments.paths, arguments.out, arguments.what)
     for name in arguments.what:
-        if name in TABLES:
+        if name in (*TABLES, *EVIDENCE_TABLES):
             print((arguments.out / "tables" / f"{name}.md").read_text())
         elif name == "claims":
             print((arguments.out / "claims.md").read_text())

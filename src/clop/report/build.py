@@ -9,7 +9,10 @@ from pathlib import Path
 from clop.errors import UsageError, unknown_name
 from clop.files import write_atomic
 from clop.report import claims
-from clop.report.claim_rules import RULES, TESTS
+from clop.report.claim_evidence import Evidence
+from clop.report.claim_rules import RULES
+from clop.report.claim_words import BEYOND, TESTS
+from clop.report.evidence import EVIDENCE_TABLES
 from clop.report.figures import save
 from clop.report.modern_figures import OTHER_FIGURES
 from clop.report.paper_figures import PAPER_FIGURES, PaperFigure
@@ -17,9 +20,9 @@ from clop.report.paper_tables import OTHER_TABLES, PAPER_TABLES
 from clop.report.runs import Runs
 from clop.report.tables import Table, Value, markdown
 
-TABLES: Mapping[str, Callable[[Runs], Table]] = {**PAPER_TABLES, **OTHER_TABLES}
+TABLES: dict[str, Callable[[Runs], Table]] = {**PAPER_TABLES, **OTHER_TABLES}
 FIGURES: Mapping[str, PaperFigure] = {figure.name: figure for figure in (*PAPER_FIGURES, *OTHER_FIGURES)}
-NAMES = (*TABLES, *FIGURES, "claims")
+NAMES = tuple(dict.fromkeys((*TABLES, *EVIDENCE_TABLES, *FIGURES, "claims")))
 _KINDS = ("svg", "png")
 
 
@@ -50,7 +53,7 @@ class Report:
         self.written.append(path)
 
     def table(self, name: str) -> Table:
-        table = TABLES[name](self.runs)
+        table = (TABLES | EVIDENCE_TABLES)[name](self.runs)
         self.write(f"tables/{name}.md", table.markdown(self.link))
         self.write(f"tables/{name}.csv", table.csv())
         self.write(f"tables/{name}.tex", table.latex())
@@ -134,7 +137,7 @@ def found_text(runs: Runs) -> str:
 def claims_page(runs: Runs, paths: Iterable[Path | str], out: Path) -> str:
     """The paper's claims with what these runs say of them."""
     command = f"clop report {' '.join(Path(path).as_posix() for path in paths)} --what claims --out {out.as_posix()}"
-    return claims.page(claims.verdicts(runs, RULES, TESTS), out, command)
+    return claims.page(claims.verdicts(Evidence(runs), RULES, TESTS, BEYOND), out, command)
 
 
 def build(paths: Iterable[Path | str], out: Path | str, what: Sequence[str] = ()) -> Report:
@@ -150,7 +153,8 @@ def build(paths: Iterable[Path | str], out: Path | str, what: Sequence[str] = ()
             raise UsageError(unknown_name("table or figure", name, NAMES))
     paths = list(paths)
     report = Report(Runs.find(paths), Path(out))
-    tables = {name: report.table(name) for name in TABLES if not what or name in what}
+    wanted = [name for name in (*TABLES, *EVIDENCE_TABLES) if name in what] if what else TABLES
+    tables = {name: report.table(name) for name in wanted}
     figures = {name: report.figure(name) for name in FIGURES if not what or name in what}
     if not what or "claims" in what:
         report.write("claims.md", claims_page(report.runs, paths, report.out))

@@ -1,18 +1,22 @@
 """The paper's claims, and what our records say of each.
 
 ``claims.csv`` lists them. A rule turns records into comparisons, each oriented so that a positive difference supports
-the claim, and :func:`decide` turns comparisons into a verdict; what has no rule is not tested. Definitions and settings
-are held to by tests of this repository, which :data:`~clop.report.claim_rules.TESTS` names.
+the claim, and :func:`decide` turns comparisons into a verdict. Definitions and settings are held to by tests of this
+repository, which ``TESTS`` in :mod:`~clop.report.claim_words` names; ``BEYOND`` beside it says of the others why no run
+could decide them.
 """
 
 import csv
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from clop.report.runs import Runs
 from clop.report.stats import Estimate
+
+if TYPE_CHECKING:
+    from clop.report.claim_evidence import Evidence
 
 _FILE = Path(__file__).with_name("claims.csv")
 VERDICTS = ("reproduced", "partly", "contradicted", "not tested")
@@ -52,9 +56,16 @@ class Verdict:
     statistic: str
     scale: str = ""
     runs: tuple[Path, ...] = ()
+    whole: bool = False
+    """Whether nothing that the claim speaks of is missing."""
 
 
-Rule = Callable[[Runs], Verdict]
+@dataclass(frozen=True)
+class Rule:
+    """How records decide a claim, and what to run where they do not."""
+
+    decide: "Callable[[Evidence], Verdict]"
+    command: str
 
 
 def read_claims() -> list[Claim]:
@@ -94,7 +105,7 @@ def decide(found: Sequence[Comparison], subjects: Iterable[str], *, every: bool 
     missing = [subject for subject in subjects if subject not in {one.subject for one in decided}]
     if missing:
         text += f"; not run: {', '.join(missing)}" if len(missing) <= _SHOWN else f"; {len(missing)} others not run"
-    return Verdict(mark, text, scale, runs)
+    return Verdict(mark, text, scale, runs, whole=not missing)
 
 
 def _text(found: Sequence[Comparison]) -> str:
@@ -115,28 +126,30 @@ def _paths(found: Sequence[Comparison]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(path for one in found for path in one.runs))
 
 
-def verdicts(runs: Runs, rules: Mapping[int, Rule], tests: Mapping[int, str]) -> list[tuple[Claim, Verdict]]:
-    """Every claim with its verdict."""
+def verdicts(
+    evidence: "Evidence", rules: Mapping[int, Rule], tests: Mapping[int, str], beyond: Mapping[int, str]
+) -> list[tuple[Claim, Verdict]]:
+    """Every claim with its verdict.
+
+    Args:
+        evidence: The runs.
+        rules: Of claims that records decide.
+        tests: Of claims that are definitions or settings, the test that holds our code to them.
+        beyond: Of claims that no run could decide, why.
+    """
     found = []
     for claim in read_claims():
         if claim.number in rules:
-            verdict = rules[claim.number](runs)
+            verdict = rules[claim.number].decide(evidence)
+            if not verdict.whole:
+                text = f"{verdict.statistic}; to run: `{rules[claim.number].command}`"
+                verdict = replace(verdict, statistic=text)
         elif claim.number in tests:
             verdict = Verdict("reproduced", f"by construction, `{tests[claim.number]}`")
         else:
-            verdict = Verdict("not tested", _UNTESTED.get(claim.paper.split(" ")[0], "no rule"))
+            verdict = Verdict("not tested", beyond[claim.number])
         found.append((claim, verdict))
     return found
-
-
-_UNTESTED = {
-    "stated": "a definition, a setting or an argument",
-    "printed": "restates a table",
-    "figure": "not run",
-    "holds": "not run",
-    "partly": "not run",
-    "fails": "not run",
-}
 
 
 def page(found: Sequence[tuple[Claim, Verdict]], out: Path, command: str) -> str:
@@ -152,8 +165,10 @@ def page(found: Sequence[tuple[Claim, Verdict]], out: Path, command: str) -> str
         "A claim is *reproduced* if every difference that we measured is above zero with its whole 95 % interval over "
         "seeds and nothing that it speaks of is missing; *contradicted* if none is and one is below zero in the same "
         "way, or any, where it speaks of every case; *partly* in between; and *not tested* where there are no runs, "
-        "fewer than three seeds, or intervals that decide nothing. Definitions count as reproduced where a test holds "
-        "our code to them. Differences are oriented so that positive supports the claim. Our runs are far smaller than "
+        "fewer than three seeds, or intervals that decide nothing; then it says what to run, or why no run could "
+        "decide it. Definitions count as reproduced where a test holds our code to them. Differences are oriented so "
+        "that positive supports the claim. Of runs that grew, those steps count that most seeds have. Our runs are "
+        "far smaller than "
         "the paper's unless the scale says otherwise.",
         "",
         ", ".join(f"{count} {mark}" for mark, count in counts.items()) + ".",

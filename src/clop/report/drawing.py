@@ -5,6 +5,7 @@ they say.
 """
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,7 @@ def panels(
         axes.xaxis.set_major_formatter(lambda value, _: steps_text(value))
     dashed = any(line.dashed for lines in by_panel.values() for line in lines)
     legend(figure, colour, dashed)
-    figure.suptitle(title + (f"\n{note}" if note else ""), fontsize=9)
+    head(figure, title, note)
     return figure
 
 
@@ -118,6 +119,13 @@ def legend(figure: "Figure", colour: Mapping[str, str], dashed: bool) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 6), frameon=False, fontsize=8)
 
 
+def head(figure: "Figure", title: str, note: str = "") -> None:
+    """What is shown, and what is missing, in lines that are no wider than the figure."""
+    width = int(14 * figure.get_figwidth())  # letters of this size
+    lines = [part for line in (*title.split("\n"), note) if line for part in textwrap.wrap(line, width)]
+    figure.suptitle("\n".join(lines), fontsize=9)
+
+
 def tidy(axes: Any, xlabel: str, ylabel: str) -> None:
     axes.set_xlabel(xlabel, fontsize=8)
     axes.set_ylabel(ylabel, fontsize=8)
@@ -148,7 +156,7 @@ def intervals(
         axes.set_ylim(len(methods) - 0.5, -0.5)
         axes.grid(axis="x", alpha=0.3)
     grid[0].set_yticks(range(len(methods)), methods, fontsize=8)
-    figure.suptitle(title + (f"\n{note}" if note else ""), fontsize=9)
+    head(figure, title, note)
     return figure
 
 
@@ -178,7 +186,7 @@ def points(
         axes.plot([], [], marker(i), color=colour[name], label=name, linestyle="")[0] for i, name in enumerate(names)
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 4), frameon=False, fontsize=8)
-    figure.suptitle(title + (f"\n{note}" if note else ""), fontsize=9)
+    head(figure, title, note)
     return figure
 
 
@@ -212,5 +220,5 @@ def against(
         tidy(axes, xlabel, ylabel)
         if ticks is not None:
             axes.set_xticks(list(ticks), list(ticks.values()))
-    figure.suptitle(title, fontsize=9)
+    head(figure, title)
     return figure

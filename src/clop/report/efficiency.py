@@ -45,6 +45,11 @@ def steps_to(curve: Curve, level: float) -> float | None:
     return float(xs[first - 1] + share * (xs[first] - xs[first - 1]))
 
 
+def highest(curve: Curve) -> float:
+    """The highest return that :func:`steps_to` finds on a curve."""
+    return float(isotonic_regression(_columns(curve)[1]).x[-1])
+
+
 def unseen_at_training_return(run: AgentRun, level: float, source: str) -> float | None:
     """The return on unseen levels when the return on training levels was ``level``; None if it cannot be said.
 
@@ -73,7 +78,7 @@ def common_training_return(runs: Sequence[AgentRun], source: str, env_steps: int
             reached = [stage.train.mean for stage in run.stages if env_steps is None or stage.env_steps <= env_steps]
         else:
             curve = [point for point in curve_of(run, "train") if env_steps is None or point[0] <= env_steps]
-            reached = isotonic_regression(_columns(curve)[1]).x[-1:].tolist() if curve else []
+            reached = [highest(curve)] if curve else []
         if not reached:
             return None
         tops.append(max(reached))

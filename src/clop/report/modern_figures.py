@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clop.report import drawing, stats
+from clop.report import drawing, openai, stats
 from clop.report.efficiency import curve_of, return_at
 from clop.report.figures import new_figure
 from clop.report.modern import order, scales
@@ -58,7 +58,7 @@ def profiles(runs: Runs) -> Iterator["Figure"]:
             drawing.draw_band(axes, taus.tolist(), found, colour[method])
         drawing.tidy(axes, "normalised return on unseen levels, τ", "share of runs above τ")
         drawing.legend(figure, colour, dashed=False)
-        figure.suptitle(f"Performance profiles\n{about}" + (f"\n{note}" if note else ""), fontsize=9)
+        drawing.head(figure, f"Performance profiles\n{about}" + (f"\n{note}" if note else ""))
         yield figure
 
 
@@ -112,7 +112,7 @@ def _efficiency_figure(title: str, lines: dict[str, list[tuple[float, Estimate]]
     drawing.tidy(axes, "env steps", "IQM")
     axes.xaxis.set_major_formatter(lambda value, _: drawing.steps_text(value))
     drawing.legend(figure, colour, dashed=False)
-    figure.suptitle(title + (f"\n{note}" if note else ""), fontsize=9)
+    drawing.head(figure, title + (f"\n{note}" if note else ""))
     return figure
 
 
@@ -122,4 +122,5 @@ OTHER_FIGURES = (
     PaperFigure("profiles", "Performance profiles", profiles, _TWO),
     PaperFigure("improvement", "Probability of improvement over PPO", improvement, _TWO),
     PaperFigure("sample-efficiency", "Sample efficiency", efficiency, _TWO),
+    PaperFigure("openai", "PPO, ours and OpenAI's", openai.figure, "clop sweep run paper-easy --methods ppo"),
 )

@@ -180,7 +180,7 @@ def _bars(title: str, by_split: Mapping[str, Mapping[str, float]]) -> "Figure":
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set_title({"train": "training levels", "test": "unseen levels"}[split], fontsize=9)
         drawing.tidy(axes, "", "CLOP − IDAAC")
-    figure.suptitle(title, fontsize=9)
+    drawing.head(figure, title)
     return figure
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from clop.report import modern, paper_costs
+from clop.report import modern, openai, paper_costs
 from clop.report.paper_agents import (
     METHODS,
     AgentTable,
@@ -171,4 +171,5 @@ OTHER_TABLES: Mapping[str, Callable[[Runs], Table]] = {
     "aggregates": modern.aggregates,
     "outcomes": modern.outcomes,
     "efficiency": modern.efficiency,
+    "openai": openai.table,
 }

@@ -47,11 +47,13 @@ class Group:
         return json.dumps(kept | {"source": summary.source, "images": summary.train_images}, sort_keys=True)
 
     def values(self, quantity: str) -> list[float]:
-        """``test`` on the first test set, or ``running``, the training accuracy in training mode as the paper has "
-        "it."""
-        if quantity == "running":
-            return [run.summary.running_accuracy for run in self.runs]
-        return [next(iter(run.summary.test_accuracy.values())) for run in self.runs]
+        """``test`` on the first test set; ``running``, the training accuracy in training mode as the paper has it; or
+        the ``gap`` between them."""
+        running = [run.summary.running_accuracy for run in self.runs]
+        tests = [next(iter(run.summary.test_accuracy.values())) for run in self.runs]
+        return {"running": running, "test": tests, "gap": [a - b for a, b in zip(running, tests, strict=True)]}[
+            quantity
+        ]
 
     def value(self, quantity: str) -> Value:
         values = self.values(quantity)
@@ -105,7 +107,7 @@ class VisionTable:
                     )
                     for group in same
                 ]
-                if not any(_is_full(group, published[method].scale if method in published else "") for group in same):
+                if not any(is_full(group, published[method].scale if method in published else "") for group in same):
                     scale = published[method].scale.rsplit(", ", 1)[0] if method in published else ""
                     command = sweep_command(f"paper-{task}", methods=[method])
                     rows.append(Row((task, method), "ours", {}, "0", "", scale, command))
@@ -121,7 +123,7 @@ class VisionTable:
         )
 
 
-def _is_full(group: Group, paper: str) -> bool:
+def is_full(group: Group, paper: str) -> bool:
     """Whether runs have the paper's network, images, size and epochs."""
     network, images, size, epochs, *_ = [*paper.split(", "), "", "", "", ""]
     config, summary = group.first.config, group.first.summary

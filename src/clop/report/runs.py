@@ -121,6 +121,8 @@ class Runs:
     classifiers: tuple[VisionRun, ...] = ()
     benchmarks: Mapping[Path, Mapping[str, Any]] = field(default_factory=dict)
     """Records of ``clop bench … --json``."""
+    saliency: Mapping[Path, Mapping[str, Any]] = field(default_factory=dict)
+    """Records of ``clop saliency --measure``."""
     problems: tuple[Problem, ...] = ()
 
     @classmethod
@@ -129,6 +131,7 @@ class Runs:
         agents: list[AgentRun] = []
         classifiers: list[VisionRun] = []
         benchmarks: dict[Path, Mapping[str, Any]] = {}
+        saliency: dict[Path, Mapping[str, Any]] = {}
         problems: list[Problem] = []
         for folder in _folders(paths):
             try:
@@ -152,9 +155,11 @@ class Runs:
             values = _read_quietly(path)
             if str(values.get("kind", "")).startswith("bench ") and "metrics" in values:
                 benchmarks[path] = values
+            elif values.get("kind") == "saliency" and "metrics" in values:
+                saliency[path] = values
         agents, twice = _once(agents, _agent_identities)
         classifiers, again = _once(classifiers, _vision_identities)
-        return cls(tuple(agents), tuple(classifiers), benchmarks, (*problems, *twice, *again))
+        return cls(tuple(agents), tuple(classifiers), benchmarks, saliency, (*problems, *twice, *again))
 
     def select(self, **wanted: Any) -> list[AgentRun]:
         """Agents with these attributes, such as ``game="bigfish", variant="clop"``."""

@@ -32,6 +32,10 @@ class Group:
             return Estimate(found[0]["mean"], found[0]["low"], found[0]["high"], 1)
         return stats.student_estimate([each["mean"] for each in found])
 
+    def means(self, name: str) -> list[float]:
+        """Of each network that has a map that is not empty."""
+        return [row[name]["mean"] for row in self.rows if row[name]["mean"] is not None]
+
     @property
     def empty(self) -> float:
         """Share of maps that are zero everywhere."""
@@ -48,7 +52,11 @@ def groups(record: RunRecord) -> list[Group]:
     """The networks of a record by method, those with random weights last."""
     if record.kind != KIND:
         raise UsageError(f"expected a record of kind {KIND!r}, got {record.kind!r}")
-    rows = record.metrics["networks"]
+    return by_label(record.metrics["networks"])
+
+
+def by_label(rows: Sequence[Mapping[str, Any]]) -> list[Group]:
+    """The networks of a record by what they are called."""
     labels = dict.fromkeys(row["label"] for row in rows)
     return [Group(label, [row for row in rows if row["label"] == label]) for label in labels]
 

@@ -13,7 +13,7 @@ from clop.rl.games import GAMES, paper_alpha
 
 _FILE = Path(__file__).with_name("settings.json")
 
-_NOT_SCALE = (
+NOT_SCALE = (
     *("game", "seed", "methods", "preset_name"),
     *("processes", "threads", "backend", "test_every", "test_episodes", "eval_episodes"),
 )
@@ -55,7 +55,7 @@ def word(value: Any) -> str:
 def scale_key(config: Mapping[str, Any]) -> str:
     """What two runs must have in common for their returns to be compared, but game, steps and method."""
     kept = known()["presets"]["procgen-easy"] | flat(config)  # a setting that came later had its default before
-    kept = {name: value for name, value in kept.items() if name not in _NOT_SCALE}
+    kept = {name: value for name, value in kept.items() if name not in NOT_SCALE}
     if config["ppo"]["schedule"] == "constant":  # else the learning rate depends on how long the run was to be
         kept.pop("total_timesteps")
     return json.dumps(kept, sort_keys=True)
@@ -69,7 +69,7 @@ def scale_text(config: Mapping[str, Any]) -> str:
     levels = f"{config['num_levels']} levels" if config["num_levels"] else "all levels"
     text = f"{preset}: {encoder}, {mode}{levels}"
     usual = known()["presets"].get(preset)
-    shown = {"num_levels", "distribution_mode", "network.encoder", "network.width", "total_timesteps", *_NOT_SCALE}
+    shown = {"num_levels", "distribution_mode", "network.encoder", "network.width", "total_timesteps", *NOT_SCALE}
     if usual is not None:
         changed = {k: v for k, v in flat(config).items() if k.split(".")[0] not in shown and k not in shown}
         changes = [f"{key} {word(value)}" for key, value in changed.items() if usual.get(key) != value]

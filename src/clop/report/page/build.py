@@ -11,7 +11,9 @@ from clop.experiments.record import RunRecord
 from clop.files import write_atomic
 from clop.report import saliency
 from clop.report.build import TABLES
-from clop.report.claim_rules import RULES, TESTS
+from clop.report.claim_evidence import Evidence
+from clop.report.claim_rules import RULES
+from clop.report.claim_words import BEYOND, TESTS
 from clop.report.claims import verdicts
 from clop.report.page import claims, classifiers, figures, layer, provenance, results, tables, videos
 from clop.report.page.html import escape, paragraph, table
@@ -59,7 +61,7 @@ def write_page(paths: Sequence[Path], out: Path) -> Page:
         classifiers.section(found.classifiers),
         videos.section(shown),
         _saliency(records),
-        claims.section(verdicts(found, RULES, TESTS) if count else [], links),
+        claims.section(verdicts(Evidence(found), RULES, TESTS, BEYOND) if count else [], links),
         figures.section(drawn),
         tables.section({name: make(found) for name, make in TABLES.items()} if count else {}, links),
     ]

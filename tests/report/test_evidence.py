@@ -1,0 +1,146 @@
+"""The plan's questions: what was planned, what was run, and what decides.
+
+``python tests/report/test_evidence.py`` writes the tables of ``docs/evidence.md`` anew after runs were added.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from clop.report.evidence import (
+    EVIDENCE_TABLES,
+    QUESTIONS,
+    TASKS,
+    agents,
+    block_text,
+    classifier_decisions,
+    decisions,
+    verdict,
+)
+from clop.report.runs import Runs
+from clop.report.stats import Estimate
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "evidence.md"
+_BLOCK = re.compile(r"(<!-- (evidence-[a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def with_tables(text):
+    """The page with each block between its marks made from the records."""
+    runs = Runs.find([ROOT / "results"])
+    return _BLOCK.sub(lambda block: block[1] + block_text(EVIDENCE_TABLES[block[2]](runs)) + block[4], text)
+
+
+def test_the_page_has_the_tables_of_the_records():
+    """Fails if a run was added and the page was not written anew."""
+    text = PAGE.read_text()
+    assert {block[2] for block in _BLOCK.finditer(text)} == set(EVIDENCE_TABLES)
+    assert with_tables(text) == text
+
+
+def test_the_questions_are_those_of_the_sweep():
+    """Fails if the tables ask for other games, levels, steps, methods or seeds than the registered runs have."""
+    sweep = tomllib.loads((ROOT / "results/evidence/evidence.toml").read_text())
+    planned = [
+        (game, levels, grid["settings"]["total_timesteps"], tuple(grid["methods"]), grid["seeds"])
+        for grid in sweep["agents"]
+        for game in grid["games"]
+        for levels in _list(grid["settings"]["num_levels"])
+    ]
+    assert planned == [(q.game, q.levels, q.steps, q.methods, q.seeds) for q in QUESTIONS if q.required]
+    asked = {(t.task, t.images, t.epochs, _plain(method), t.seeds) for t in TASKS for method in t.methods}
+    wanted = {
+        (
+            grid["task"],
+            grid.get("settings", {}).get("train_images", 60_000),
+            _epochs(grid),
+            _plain(method),
+            grid["seeds"],
+        )
+        for grid in sweep["classifiers"]
+        for method in grid["methods"]
+    }
+    assert wanted <= asked
+    exist = {method for *_, method, _ in asked - wanted}  # which were run before the plan
+    assert exist <= {"plain", "clop", "dropout", "batch_norm"}
+
+
+def _list(value):
+    return value if isinstance(value, list) else [value]
+
+
+def _epochs(grid):
+    return grid.get("settings", {}).get("epochs", 30)
+
+
+def _plain(method):
+    return method.lower()
+
+
+def test_verdicts_are_those_of_the_plan():
+    assert verdict(Estimate(1.0, 0.1, 2.0, 3)) == "reproduced"
+    assert verdict(Estimate(-1.0, -2.0, -0.1, 3)) == "contradicted"
+    assert verdict(Estimate(1.0, 0.0, 2.0, 3)) == "undecided"
+    assert verdict(Estimate(1.0, None, None, 2)) == "too few seeds"
+
+
+@pytest.fixture
+def runs(tmp_path, write_agent):
+    def write(method, seed, test, game="bigfish", steps=1_003_520, **changes):
+        settings = {"preset": "quick", "steps": steps, "num_levels": 50, "eval_episodes": 1024} | changes
+        path = tmp_path / f"{game}{method}{seed}{len(changes)}{steps}"
+        write_agent(path, game, method, seed, 3.0, test, **settings)
+
+    for seed, test in enumerate([1.0, 1.1, 1.2, 1.3, 1.4]):
+        write("ppo", seed, test)
+        write("clop", seed, test + 1)
+    write("clop_consistency", 0, 4.0)
+    write("ppo", 5, 9.0)  # a seed that was not planned
+    write("ppo", 0, 9.0, eval_episodes=256)  # not evaluated as planned
+    write("clop", 0, 9.0, num_levels=200)
+    write("ppo", 0, 9.0, steps=2_000_000 - 4096)
+    return Runs.find([tmp_path])
+
+
+def test_a_question_takes_the_runs_that_were_planned_for_it_and_no_others(runs):
+    rows = {row.labels: row for row in agents(runs).rows}
+    ppo = rows["main", "bigfish", "ppo"]
+    assert ppo.values["test"].value == pytest.approx(1.2)
+    assert ppo.values["test"].n == 5
+    assert (ppo.seeds, ppo.command) == ("5 of 5", "")
+    dodgeball = rows["main", "dodgeball", "ppo"]
+    assert (dodgeball.values, dodgeball.seeds) == ({}, "0 of 3")
+    assert "evidence.toml" in dodgeball.command
+    assert rows["main, longer", "bigfish", "ppo"].values == {}
+    assert ("more seeds", "dodgeball", "ppo") not in rows  # not required, and not run
+
+
+def test_what_decides_has_the_interval_and_the_verdict(runs):
+    rows = {row.labels[:3]: row for row in decisions(runs).rows}
+    main = rows["main", "bigfish", "clop − ppo"]
+    assert main.labels[3] == "reproduced"
+    assert main.values["test"].value == pytest.approx(1.0)
+    assert 0.7 < main.values["test"].low < 0.85
+    assert main.values["gap"].value == pytest.approx(-1.0)
+    assert rows["main", "dodgeball", "clop − ppo"].labels[3] == "not run"
+    noise = rows["noise", "bigfish", "clop_consistency − clop"]
+    assert (noise.labels[3], noise.values["test"].low) == ("too few seeds", None)
+
+
+def test_scarce_data_is_decided_by_the_difference_of_gains(tmp_path, write_classifier):
+    """Fails if the gain with few images alone decides."""
+    for images, epochs, gain in ((500, 200, 5.0), (10_000, 10, 12.0)):
+        for seed in range(5):
+            for method in ("plain", "clop"):
+                test = 60.0 + seed / 10 + (gain if method == "clop" else 0.0)
+                path = tmp_path / f"{images}{method}{seed}"
+                write_classifier(path, method, seed, test, train_images=images, epochs=epochs, scale=f"{images} images")
+    row = classifier_decisions(Runs.find([tmp_path])).rows[-1]
+    assert row.labels[3] == "contradicted"
+    assert row.values["test, points"].value == pytest.approx(-7.0)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text()))
