@@ -21,7 +21,7 @@ demo: install
 	$(BIN)/clop demo --out demo
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --durations=10
 
 lint: install
 	$(BIN)/ruff format --check .

@@ -252,7 +252,7 @@ def test_a_demo_that_is_interrupted_has_saved_both_agents(tmp_path):
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=600)
     assert "KeyboardInterrupt" in errors
     for run in runs:
         assert run.load()["iteration"] == run.metrics()[-1]["iteration"]

@@ -22,7 +22,7 @@ def die():
 
 def test_jobs_are_done_in_processes_of_their_own_and_results_come_in_their_order():
     """Fails if a second job waits for the first, here for ever."""
-    barrier = multiprocessing.get_context("fork").Barrier(3, timeout=60)
+    barrier = multiprocessing.get_context("fork").Barrier(3, timeout=600)
 
     def job(name):
         barrier.wait()

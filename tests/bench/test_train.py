@@ -92,7 +92,7 @@ def test_a_contestant_reports_where_its_time_went(processes, encoder, kind):
 @pytest.mark.parametrize("encoder", ["impala", "nature"])
 def test_stable_baselines_plays_the_same_games(encoder):
     pytest.importorskip("stable_baselines3")
-    with started([Contestant("sb3", "sb3", encoder, num_steps=8, game="fruitbot")]) as running:
+    with started([Contestant("sb3", "sb3", encoder, num_steps=2, game="fruitbot")]) as running:
         assert running["sb3"].turn()["seconds"] > 0
 
 

@@ -91,18 +91,18 @@ def last(out):
     return read_checkpoint(out / "checkpoints" / "last.pt")
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("method", ["clop", "dropout+batch_norm"])
+@pytest.mark.parametrize(("method", "processes"), [("clop", 1), ("dropout+batch_norm", 2)])
 def test_a_run_killed_at_a_random_moment_and_resumed_is_the_same_run(same, processes, method, tmp_path, capsys):
     """Weights, optimiser, games, random numbers and metrics; SIGKILL leaves no time to tidy up."""
     settings = ["--method", method, "--processes", str(processes)]
     assert main(train(tmp_path / "whole", *settings)) == 0
     killed = tmp_path / "killed"
-    process = subprocess.Popen([sys.executable, "-m", "clop", *train(killed, *settings)], stderr=subprocess.DEVNULL)
+    command = ["nice", sys.executable, "-m", "clop", *train(killed, *settings)]  # this one is to be the faster
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     checkpoints = killed / "checkpoints"
     while not list(checkpoints.glob("step-*.pt")):
         assert process.poll() is None, "the run ended before it could be killed"
-        time.sleep(0.002)
+        time.sleep(0.01)
     process.kill()  # wherever it is in what follows the first checkpoint
     process.wait()
     assert not (killed / "summary.json").exists(), "the run ended before it could be killed"
@@ -121,7 +121,7 @@ def test_the_death_of_another_process_is_told_and_the_run_can_go_on(tmp_path):
         time.sleep(0.02)
     children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
     os.kill(int(children.split()[0]), signal.SIGKILL)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 2
     last = errors.splitlines()[-1]
     assert last.startswith("clop: another process of the run seems to have died (")
@@ -139,7 +139,7 @@ def test_a_checkpoint_holds_the_games_and_generators_of_each_process(tmp_path):
 def test_a_run_under_torchrun_is_that_of_as_many_processes(same, tmp_path, capsys):
     """Fails when each of torchrun's processes trains on its own, makes a folder of its own, or starts others."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "clop"]
-    subprocess.run([*torchrun, *train(tmp_path / "torchrun")], check=True, capture_output=True, timeout=300)
+    subprocess.run([*torchrun, *train(tmp_path / "torchrun")], check=True, capture_output=True, timeout=600)
     assert main(train(tmp_path / "run", "--processes", "2")) == 0
     ours, theirs = (read_checkpoint(tmp_path / name / "checkpoints" / "last.pt") for name in ("run", "torchrun"))
     same(ours, theirs)
@@ -181,8 +181,7 @@ def test_no_state_is_gathered_between_checkpoints(processes, tmp_path, monkeypat
     assert sorted(told.read_text().splitlines()) == [f"{rank} 6" for rank in range(processes)]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("method", ["ppo", "rad+clop(alpha=0.3)"])
+@pytest.mark.parametrize(("method", "processes"), [("ppo", 1), ("rad+clop(alpha=0.3)", 2)])
 def test_a_run_as_a_function_goes_on_bit_for_bit(same, interrupted, method, processes, tmp_path):
     """Fails if the state after an interrupt is not that after the iteration at hand, in one process or another."""
     config, whole, out = tiny(method, processes=processes), tmp_path / "whole", tmp_path / "run"

@@ -140,6 +140,6 @@ def test_a_process_that_cannot_even_start_is_no_hang(job, monkeypatch, tmp_path)
     result = []
     thread = threading.Thread(target=lambda: result.append(supervise(plan, job, Options(), Stop())))
     thread.start()
-    thread.join(120)
+    thread.join(600)
     assert result[0].state == "failed"
     assert "KeyError" in result[0].message or "Error" in result[0].message

@@ -77,7 +77,7 @@ class Visit:
         if options.get("java_script_enabled", True):
             self.wait("document.getElementById('layer-moved').textContent.includes('%')")
 
-    def wait(self, condition, seconds=20):
+    def wait(self, condition, seconds=120):
         """Until something is so; the page's policy forbids playwright's own way, which evaluates text inside it."""
         end = time.monotonic() + seconds
         while not self.page.evaluate(condition):

@@ -367,12 +367,12 @@ def test_games_of_a_learner_that_is_killed_end_with_it_silently():
     """The learner is itself a process that may have no children, as all but the first of several are."""
     # The pipes are read to their end, so this returns when the last process is gone.
     code = [sys.executable, "-c", PLAY, str(FOLDER)]
-    done = subprocess.run(code, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(code, capture_output=True, text=True, timeout=600, check=False)
     assert done.stderr == ""
     pids = [int(pid) for pid in done.stdout.split()]
     assert len(pids) == 3
     for pid in pids:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while running(pid) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not running(pid)

@@ -272,10 +272,9 @@ SAME_IN_ALL = {
 
 @pytest.mark.slow
 @pytest.mark.skipif(not installed_backends(), reason="needs games")
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("method", [*METHODS, *TOGETHER])
+@pytest.mark.parametrize(("method", "processes"), [*((name, 2) for name in METHODS), *((name, 1) for name in TOGETHER)])
 def test_it_trains_through_the_command_line(method, processes, tmp_path, capsys, assert_same_state):
-    """Some updates on a real game, in one process and in two, and an evaluation."""
+    """Some updates on a real game, each method in two processes and some together in one, and an evaluation."""
     out = tmp_path / "run"
     sizes = [word for pair in SIZES.items() for word in pair]
     words = ["train", "fruitbot", "--method", method, "--processes", str(processes), *sizes, "--out", str(out)]
