@@ -1,7 +1,6 @@
 """Learners that take turns, ours and another's, and the machine's peak beside them."""
 
 import importlib.util
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,8 +14,6 @@ from clop.errors import UsageError
 if TYPE_CHECKING:
     from clop.distributed import Workers
     from clop.rl.config import TrainConfig
-
-_MATMUL = 1024
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ def check_sb3(without: bool) -> None:
 
 
 def _take_part(contestant: Contestant, take_turns: TakeTurns) -> None:
-    {"clop": _clop, "bare": _clop, "sb3": _sb3, "matmul": _matmul}[contestant.kind](contestant, take_turns)
+    {"clop": _clop, "bare": _clop, "sb3": _sb3, "matmul": _peak}[contestant.kind](contestant, take_turns)
 
 
 # ---- clop ----------------------------------------------------------------------------------------------------------
@@ -121,21 +118,10 @@ def take_turns_together(workers: "Workers", take_turns: TakeTurns, turn: Turn) -
 # ---- others --------------------------------------------------------------------------------------------------------
 
 
-def _matmul(_: Contestant, take_turns: TakeTurns) -> None:
-    """The machine's peak: products of square matrices, in float32."""
-    import torch
+def _peak(_: Contestant, take_turns: TakeTurns) -> None:
+    from clop.bench.peak import take_peaks
 
-    a, b = torch.randn(_MATMUL, _MATMUL), torch.randn(_MATMUL, _MATMUL)
-
-    def turn() -> dict[str, Any]:
-        start, count = time.perf_counter(), 0
-        while (seconds := time.perf_counter() - start) < 2:
-            a @ b
-            count += 1
-        return {"seconds": seconds, "gflops": count * 2 * _MATMUL**3 / seconds / 1e9}
-
-    turn()
-    take_turns(turn)
+    take_peaks(take_turns)
 
 
 def _sb3(contestant: Contestant, take_turns: TakeTurns) -> None:

@@ -1,4 +1,5 @@
-"""``clop bench vision``: images per second of our training loop against a plain one, and what CLOP costs in it.
+"""``clop bench vision``: images per second of our training loop against a plain one, what CLOP costs in it, and what
+share of the machine's peak a VGG reaches.
 
 Each loop has a process of its own, since the C library's memory settings act on a whole process.
 """
@@ -16,22 +17,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
+from torch.utils.flop_counter import FlopCounterMode
 
 from clop import machine
 from clop.bench.benchmark import BenchSettings, Report, Result, silent
 from clop.bench.own_process import OwnProcess, TakeTurns
+from clop.bench.peak import take_peaks
 from clop.bench.timing import quartiles
 from clop.vision.datasets import Images
 from clop.vision.methods import Clop
+from clop.vision.models import build
 from clop.vision.tasks import Task
-from clop.vision.train import Trainer, paper_config
+from clop.vision.train import Trainer, VisionConfig, paper_config
 
 BATCH = 64
+_VGG_SIZE = 96
 DESCRIPTION = (
     "Time training of the small CNN in turns: our loop, the same with CLOP, and a plain loop (NCHW, DataLoader, the C "
-    "library's defaults), each in a process of its own. About three minutes."
+    "library's defaults); and that of VGG9 on photographs beside the machine's peak. Each has a process of its own. "
+    "About five minutes."
 )
-_PLAIN, _OURS, _CLOP = "plain loop", "ours", "ours with CLOP"
+_PLAIN, _OURS, _CLOP, _VGG, _PEAK = "plain loop", "ours", "ours with CLOP", "ours, VGG9 at 96 px", "peak"
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,8 @@ class Row:
     """Speed to that of the baseline, median over rounds."""
     quartiles: tuple[float, float] | None = None
     """Quartiles of that ratio."""
+    share_of_peak: float | None = None
+    """Of the speed of matrix products in the same rounds, median over rounds."""
 
     def asdict(self) -> dict[str, Any]:
         return asdict(self)
@@ -72,7 +80,7 @@ class Row:
 
 def run(settings: Settings, report: Report = silent) -> Result:
     rows = measure(settings, report)
-    header = ["loop", "images/s", "against", "speed, median", "quartiles"]
+    header = ["loop", "images/s", "against", "speed, median", "quartiles", "of peak"]
     cells = [
         [
             row.what,
@@ -80,29 +88,47 @@ def run(settings: Settings, report: Report = silent) -> Result:
             row.baseline or "",
             "" if row.ratio is None else f"{row.ratio:.3f}",
             "" if row.quartiles is None else f"{row.quartiles[0]:.3f} to {row.quartiles[1]:.3f}",
+            "" if row.share_of_peak is None else f"{row.share_of_peak:.0%}",
         ]
         for row in rows
     ]
-    note = f"small CNN, 32 px, batches of {BATCH}, {settings.used_threads} thread(s), {settings.rounds} turns"
+    note = f"small CNN, 32 px, or VGG9; batches of {BATCH}, {settings.used_threads} thread(s), {settings.rounds} turns"
     return Result(rows, header, cells, note)
 
 
 def measure(settings: Settings, report: Report = silent) -> list[Row]:
     """All loops in turns."""
     order, batches = random.Random(0), settings.batches
+    bodies = {name: partial(_loop, name, batches) for name in (_PLAIN, _OURS, _CLOP, _VGG)} | {_PEAK: take_peaks}
     with ExitStack() as stack:
         loops = {
-            name: stack.enter_context(OwnProcess(name, partial(_loop, name, batches), settings.used_threads))
-            for name in (_PLAIN, _OURS, _CLOP)
+            name: stack.enter_context(OwnProcess(name, body, settings.used_threads)) for name, body in bodies.items()
         }
-        seconds: dict[str, list[float]] = {name: [] for name in loops}
+        turns: dict[str, list[Any]] = {name: [] for name in loops}
         for loop in loops.values():
             loop.turn()  # warm up
         for number in range(settings.rounds):
             for name in order.sample(list(loops), len(loops)):
-                seconds[name].append(loops[name].turn())
+                turns[name].append(loops[name].turn())
             report(f"turn {number + 1} of {settings.rounds}")
-    return compare(seconds, batches * BATCH, {_OURS: _PLAIN, _CLOP: _OURS})
+    peaks = [turn["gflops"] for turn in turns.pop(_PEAK)]
+    vgg = turns.pop(_VGG)
+    rows = compare(turns, batches * BATCH, {_OURS: _PLAIN, _CLOP: _OURS})
+    return [*rows, share_of_peak(vgg, peaks, vgg_gflop())]
+
+
+def share_of_peak(seconds: list[float], peaks: list[float], gflop: float) -> Row:
+    """VGG9, a batch a turn."""
+    shares = [BATCH * gflop / took / peak for took, peak in zip(seconds, peaks, strict=True)]
+    return Row(_VGG, BATCH / statistics.median(seconds), share_of_peak=statistics.median(shares))
+
+
+def vgg_gflop() -> float:
+    """Operations to learn from one photograph, in billions."""
+    model, image = build("vgg9", 3, 10, _VGG_SIZE), torch.zeros(1, 3, _VGG_SIZE, _VGG_SIZE)
+    with FlopCounterMode(display=False) as counted:
+        model(image).sum().backward()
+    return counted.get_total_flops() / 1e9
 
 
 def compare(seconds: Mapping[str, list[float]], images: int, baselines: Mapping[str, str]) -> list[Row]:
@@ -120,7 +146,10 @@ def compare(seconds: Mapping[str, list[float]], images: int, baselines: Mapping[
 
 
 def _loop(name: str, batches: int, take_turns: TakeTurns) -> None:
-    loop = plain_loop(batches) if name == _PLAIN else _our_loop(batches, clop=name == _CLOP)
+    if name == _VGG:
+        loop = vgg_loop()
+    else:
+        loop = plain_loop(batches) if name == _PLAIN else our_loop(batches, clop=name == _CLOP)
 
     def turn() -> float:
         start = time.perf_counter()
@@ -130,18 +159,27 @@ def _loop(name: str, batches: int, take_turns: TakeTurns) -> None:
     take_turns(turn)
 
 
-def _task(batches: int) -> Task:
+def _task(batches: int, name: str = "mnist-usps", channels: int = 1, size: int = 32) -> Task:
     """Random images: the speed is that of any others."""
     generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(256, (batches * BATCH, 1, 32, 32), generator=generator, dtype=torch.uint8)
+    pixels = torch.randint(256, (batches * BATCH, channels, size, size), generator=generator, dtype=torch.uint8)
     labels = torch.randint(10, (batches * BATCH,), generator=generator)
-    return Task("mnist-usps", 10, Images(pixels, labels), {}, source="noise")
+    return Task(name, 10, Images(pixels, labels), {}, source="noise")
 
 
-def _our_loop(batches: int, *, clop: bool) -> Callable[[], object]:
-    machine.keep_memory()
+def our_loop(batches: int, *, clop: bool = False) -> Callable[[], object]:
     methods = {"clop": Clop()} if clop else {}
-    trainer = Trainer(paper_config("mnist-usps", epochs=10**6, test_every=0, methods=methods), _task(batches))
+    return _training(paper_config("mnist-usps", epochs=10**6, test_every=0, methods=methods), _task(batches), batches)
+
+
+def vgg_loop() -> Callable[[], object]:
+    config = paper_config("imagenette", network="vgg9", image_size=_VGG_SIZE, epochs=10**6, test_every=0)
+    return _training(config, _task(1, "imagenette", 3, _VGG_SIZE), 1)
+
+
+def _training(config: VisionConfig, task: Task, batches: int) -> Callable[[], object]:
+    machine.keep_memory()
+    trainer = Trainer(config, task)
     trainer.part = batches
     return trainer.advance
 

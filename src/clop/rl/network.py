@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clop.kernels.dense import Linear
 from clop.rl.encoders import find_encoder
 from clop.rl.encoders.base import Builder, Shape, Slots
 from clop.rl.envs.spec import EnvSpec
@@ -75,7 +76,7 @@ def slots_of(encoder: str) -> Slots:
     return Slots((*inside, "actor_in", "critic_in", "neck", "adv_head", *(f"critic.{name}" for name in inside)))
 
 
-class Dense(nn.Linear):
+class Dense(Linear):
     """A map (C, H, W), flattened or averaged over its positions, to numbers that are not rectified yet."""
 
     def __init__(self, config: NetworkConfig, shape: Shape, outputs: int) -> None:

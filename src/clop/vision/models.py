@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from clop.errors import UsageError, unknown_name
+from clop.kernels.dense import Linear
 
 Layers = Mapping[str, Sequence[nn.Module]]
 """The layers that each slot gets, in this order."""
@@ -58,8 +59,8 @@ class Classifier(nn.Module):
         for name, stage in zip(self.stage_names, stages, strict=True):
             self.add_module(name, stage)
         first, second = dense
-        self.dense1 = nn.Sequential(nn.Linear(features * (image_size // shrink) ** 2, first), _relu())
-        self.dense2 = nn.Sequential(nn.Linear(first, second), _relu())
+        self.dense1 = nn.Sequential(Linear(features * (image_size // shrink) ** 2, first), _relu())
+        self.dense2 = nn.Sequential(Linear(first, second), _relu())
         self.head = nn.Linear(second, classes)
         slots = (*self.stage_names, "dense1", "dense2")
         for slot, chain in layers.items():
