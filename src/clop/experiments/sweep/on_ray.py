@@ -8,7 +8,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -73,11 +74,25 @@ def _connect(address: str | None) -> Any:
     if ray.is_initialized():
         return ray
     try:
-        ray.init(**options)
+        with _silence():
+            ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError) as error:
         first = str(error).strip().partition("\n")[0]
         raise UsageError(f"no Ray cluster can be reached at {address or 'this machine'}: {first}") from None
     return ray
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Ray's core writes a line for each second in which a cluster does not answer, past Python, to the terminal."""
+    terminal = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
 
 
 def _supervise(root: str, name: str, job: dict[str, Any], options: dict[str, Any]) -> tuple[str, str]:
