@@ -1,7 +1,8 @@
 """CLOP, the channel-consistent local permutation layer, and the experiments around it."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from clop.lazy import lazy
 
 if TYPE_CHECKING:
     from clop import functional as functional
@@ -16,20 +17,13 @@ __all__ = ["CLOP", "clop", "insert", "load_agent"]
 _HOMES = {
     "CLOP": "clop.layer",
     "clop": "clop.functional",
+    "functional": "clop.functional",
     "insert": "clop.insertion",
     "load_agent": "clop.experiments.agents",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """The public names, loaded when they are asked for: torch takes seconds, and ``clop --help`` does without."""
-    if name == "functional":
-        return importlib.import_module("clop.functional")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = getattr(importlib.import_module(_HOMES[name]), name)
-    return found
+__getattr__ = lazy(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, "functional"})
+    return sorted({*globals(), *_HOMES})

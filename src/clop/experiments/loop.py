@@ -5,7 +5,6 @@ A run that is interrupted, killed, out of disk or no longer a number leaves a st
 
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from typing import Any, Protocol
 
 from clop.distributed import Workers
 from clop.errors import DivergedError, ResumableError, StoppedError, UsageError
+from clop.experiments.interrupts import handling
 from clop.experiments.run_folder import RunFolder
 from clop.experiments.trackers import tracking
 from clop.progress import Progress
@@ -87,7 +87,7 @@ def run_to_end(
     if state is not None:
         work.load(state)
     if folder is None:
-        with _handling(signal.SIG_IGN):  # torchrun interrupts all processes, and the first needs the others to save
+        with handling(signal.SIG_IGN):  # torchrun interrupts all processes, and the first needs the others to save
             while not work.finished:
                 work.step()
                 if workers.broadcast(None):
@@ -95,7 +95,7 @@ def run_to_end(
         return
     folder.forget_metrics_after(0 if state is None else state["iteration"])
     interrupts = _Interrupts(work.title)
-    with _handling(interrupts), tracking(track, folder, work.done) as log:
+    with handling(interrupts), tracking(track, folder, work.done) as log:
         _run(work, folder, checkpoint_seconds, workers, interrupts, log)
 
 
@@ -181,17 +181,3 @@ class _Interrupts:
             yield
         finally:
             self._held_back = False
-
-
-@contextmanager
-def _handling(handler: Any) -> Iterator[None]:
-    """A handler of SIGINT and SIGTERM, which reach the main thread alone; at the end the earlier ones are back."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)

@@ -5,7 +5,9 @@
 >>> agent = load_agent("runs/a")  # doctest: +SKIP
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from clop.lazy import lazy
 
 if TYPE_CHECKING:
     from clop.experiments.agents import load_agent, run
@@ -21,11 +23,4 @@ _HOMES = {
     "run": "clop.experiments.agents",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """The public names, loaded when they are asked for: the score ranges of games need no torch."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(_HOMES[name]), name)
+__getattr__ = lazy(__name__, _HOMES)

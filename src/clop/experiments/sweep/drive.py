@@ -1,13 +1,11 @@
 """Drive a sweep from its plan to its end, on any executor; the board shows it, Ctrl-C stops it at checkpoints."""
 
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
 
 from clop.errors import StoppedError, UsageError
+from clop.experiments.interrupts import handling
 from clop.experiments.sweep.board import Board
 from clop.experiments.sweep.plan import Plan
 from clop.experiments.sweep.queue import Queue
@@ -28,7 +26,7 @@ def drive(plan: Plan, jobs: int, execute: Executor) -> str:
     if queue.finished:
         return _summary(queue)
     board = Board(queue, jobs)
-    with _interrupts(stop):
+    with handling(lambda *_: _ask(stop)):
         goes_on = execute(queue, stop)
         while goes_on():
             board.show()
@@ -56,18 +54,8 @@ def _summary(queue: Queue) -> str:
     )
 
 
-@contextmanager
-def _interrupts(stop: Stop) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask the jobs to stop at a checkpoint, a second one stops them at once."""
-
-    def ask(*_: Any) -> None:
-        if not stop.asked.is_set():
-            print("\nclop: all jobs stop at a checkpoint; once more to stop at once", file=sys.stderr)  # noqa: T201
-        stop.ask()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
+def _ask(stop: Stop) -> None:
+    """An interrupt asks the jobs to stop at a checkpoint, a second one stops them at once."""
+    if not stop.asked.is_set():
+        print("\nclop: all jobs stop at a checkpoint; once more to stop at once", file=sys.stderr)  # noqa: T201
+    stop.ask()
