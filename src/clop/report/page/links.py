@@ -35,6 +35,11 @@ class Links:
         self.lists[name] = tuple(runs)
         return link(name, text)
 
+    def named(self, name: str) -> Path | None:
+        """The run on the page whose folder has this name, if there is one and no other."""
+        found = {run for group in self.groups for run in group.runs if run.name == name}
+        return found.pop() if len(found) == 1 else None
+
     @property
     def _by_runs(self) -> Mapping[frozenset[Path], Group]:
         return {group.runs: group for group in self.groups}

@@ -51,7 +51,8 @@ def section(runs: Runs, links: Links) -> str:
         place = classifiers.group_anchor(task, scale, label)
         inside = _table(["seed", "test, %", *_HEADER], rows, ids(run.path for run in same))
         parts.append(_details(place, f"{task}, {label}", scale, inside))
-    if not parts and not runs.problems:
+    parts.append(_records({**runs.saliency, **runs.benchmarks}))
+    if not any(parts) and not runs.problems:
         return ""
     return f"""<section id="runs">
 <h2>Runs</h2>
@@ -109,6 +110,15 @@ def _details(place: str, title: str, scale: str, inside: str) -> str:
         f'<details id="{place}" class="runs"><summary>{escape(title)} <small>{escape(scale)}</small></summary>'
         f"{inside}</details>"
     )
+
+
+def _records(records: Mapping[Path, Mapping[str, Any]]) -> str:
+    """Measurements that are no runs."""
+    if not records:
+        return ""
+    rows = [[escape(str(about["kind"])), *_origin(about, str(path))] for path, about in records.items()]
+    ids = [f'id="{run_anchor(path)}"' for path in records]
+    return _details("records", "Records of measurements", "", table(["what", *_HEADER[:-1], "file"], rows, "", ids))
 
 
 def _problems(problems: Sequence[Problem]) -> str:
