@@ -214,6 +214,16 @@ def test_a_number_leads_to_its_runs(visit):
     assert "made up" in opened.inner_text()  # the machine
 
 
+def test_a_number_of_several_methods_leads_to_their_runs(visit):
+    """Fails if the list that it leads to stays folded within another."""
+    page = visit.page
+    page.click("#evidence tbody tr >> nth=0 >> td a >> nth=2")
+    place = page.evaluate("location.hash")
+    assert place.startswith("#list-")
+    page.click(f"{place} a >> nth=0")
+    assert page.locator(page.evaluate("location.hash")).get_by_text("clop train bigfish").first.is_visible()
+
+
 def test_claims_can_be_filtered_by_verdict_and_words(visit):
     page = visit.page
     rows = page.locator("#claims tbody tr:visible")

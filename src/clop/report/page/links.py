@@ -45,12 +45,13 @@ class Links:
         return {group.runs: group for group in self.groups}
 
     def html(self) -> str:
-        """All lists, folded."""
-        return "".join(
+        """All lists, folded, within one that is."""
+        lists = "".join(
             f'<details class="runs" id="{name}"><summary>{len(runs)} runs behind a number</summary>'
             f"<ul>{self._items(runs)}</ul></details>"
             for name, runs in self.lists.items()
         )
+        return f"<details><summary>Runs behind numbers that come from several</summary>{lists}</details>" if lists else ""
 
     def _items(self, runs: Sequence[Path]) -> str:
         """Whole groups by their title, what is left run by run."""

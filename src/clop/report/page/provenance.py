@@ -66,11 +66,16 @@ def section(runs: Runs, links: Links) -> str:
 def groups(runs: Runs) -> list[Group]:
     """The lists of the section, for links to them."""
     agents = [
-        Group(cell_anchor(cell), _title(cell), frozenset(run.path for run in cell.runs)) for cell in cells(runs.agents)
+        Group(cell_anchor(cell), f"{_title(cell)}; {cell.scale}", frozenset(run.path for run in cell.runs))
+        for cell in cells(runs.agents)
     ]
     found = classifiers.groups(runs.classifiers)
     return agents + [
-        Group(classifiers.group_anchor(task, scale, label), f"{task}, {label}", frozenset(run.path for run in same))
+        Group(
+            classifiers.group_anchor(task, scale, label),
+            f"{task}, {label}; {scale}",
+            frozenset(run.path for run in same),
+        )
         for (task, scale, label), same in found.items()
     ]
 

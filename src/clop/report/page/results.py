@@ -114,7 +114,7 @@ def _legend(numbers: Mapping[str, int]) -> str:
 
 
 def _mark(index: int) -> str:
-    return MARKS[index // COLOURS % len(MARKS)]
+    return MARKS[chart.mark_of(index)]
 
 
 def _game(group: Comparable, numbers: Mapping[str, int], points: int) -> str:

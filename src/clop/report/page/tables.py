@@ -66,6 +66,10 @@ def _row(each: Table, row: Row, links: Links) -> list[str]:
             cells.append(f'<span class="faint">{NOT_RUN}</span>')
         else:
             cells.append("")
-    extra = (escape(getattr(row, name)) for name in each.extra)
+    extra = (_extra(name, getattr(row, name)) for name in each.extra)
     command = f"<code>{escape(row.command)}</code>" if row.command else ""
     return [*map(escape, row.labels), escape(row.source), *cells, *extra, command]
+
+
+def _extra(name: str, text: str) -> str:
+    return escape(text) if name == "scale" or not text else f'<span class="whole">{escape(text)}</span>'
