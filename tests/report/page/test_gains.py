@@ -54,6 +54,18 @@ def test_the_papers_alpha_is_preferred_and_another_is_better_than_none(tmp_path,
     assert [gain.difference.value for gain in found] == [pytest.approx(20.0)]
 
 
+def test_every_test_set_is_compared_and_the_one_least_like_training_comes_first(tmp_path, write_classifier):
+    """Fails if only images like those of training count, where CLOP may lose what it gains elsewhere."""
+    for method, like, unlike in (("plain", 96.0, 44.0), ("clop", 89.0, 62.0)):
+        tests = {"centred": like, "filled": unlike}
+        write_classifier(tmp_path / method, method, 0, 0.0, task="digits", test_accuracy=tests)
+    found = classifier_gains(Runs.find([tmp_path]).classifiers)
+    assert [(gain.measured, gain.difference.value) for gain in found] == [
+        ("accuracy on filled", pytest.approx(18.0)),
+        ("accuracy on centred", pytest.approx(-7.0)),
+    ]
+
+
 def test_the_first_screen_has_the_comparisons_with_most_seeds(tmp_path, write_agent, write_classifier):
     """Fails if a lucky single run is put in front."""
     write_pair(write_agent, tmp_path, "bigfish", 0.5)

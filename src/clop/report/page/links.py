@@ -51,7 +51,9 @@ class Links:
             f"<ul>{self._items(runs)}</ul></details>"
             for name, runs in self.lists.items()
         )
-        return f"<details><summary>Runs behind numbers that come from several</summary>{lists}</details>" if lists else ""
+        return (
+            f"<details><summary>Runs behind numbers that come from several</summary>{lists}</details>" if lists else ""
+        )
 
     def _items(self, runs: Sequence[Path]) -> str:
         """Whole groups by their title, what is left run by run."""
