@@ -124,7 +124,8 @@ def block_text(records: Sequence[RunRecord]) -> str:
 
 
 def _measurement(record: RunRecord) -> str:
-    commit, processor = (record.commit or "not known")[:9], record.machine.get("processor", "not known")
+    commit, _, dirty = (record.commit or "not known").partition("-")
+    commit, processor = commit[:9] + ("-dirty" if dirty else ""), record.machine.get("processor", "not known")
     origin = f"`{record.command}`, commit {commit}, {record.started[:10]}, {processor}"
     return f"{table(record)}\n{markdown(DECISION_HEADER, decisions(record))}\n\n{DECISION_NOTE}\n\nMade by {origin}.\n"
 
