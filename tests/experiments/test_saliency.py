@@ -1,5 +1,7 @@
 """Looking at the same frames with several networks, and the intervals of what is measured."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from clop.cli import main
 from clop.errors import UsageError
 from clop.experiments import agents
 from clop.experiments.record import RunRecord
-from clop.experiments.saliency import SaliencyConfig, agent_label, look, measure, over_levels
+from clop.experiments.saliency import SaliencyConfig, agent_label, find_runs, look, measure, over_levels
 from clop.report.saliency import groups, table
 from clop.rl.config import TrainConfig
 from clop.rl.envs.backends import installed_backends
@@ -113,3 +115,23 @@ def test_classifiers_can_look_too(tmp_path):
     assert maps["plain"].shape == (4, 8, 8)
     with pytest.raises(UsageError, match="a classifier has no value"):
         look([tmp_path / "run"], SaliencyConfig(target="value"))
+
+
+def test_a_folder_stands_for_its_finished_runs_with_weights(tiny_runs, tmp_path):
+    """Fails if a run without weights, such as a committed record, stops the measurement of the others."""
+    for name in ("finished", "unfinished", "record"):
+        shutil.copytree(tiny_runs[0], tmp_path / "runs" / name)
+        (tmp_path / "runs" / name / "summary.json").write_text("{}")
+    (tmp_path / "runs" / "unfinished" / "summary.json").unlink()
+    shutil.rmtree(tmp_path / "runs" / "record" / "checkpoints")
+    assert find_runs([tmp_path / "runs"]) == [tmp_path / "runs" / "finished"]
+    assert find_runs(tiny_runs) == tiny_runs
+    shutil.rmtree(tmp_path / "runs" / "finished")
+    with pytest.raises(UsageError, match="runs holds no finished run with weights"):
+        find_runs([tmp_path / "runs"])
+
+
+def test_frames_are_not_only_of_the_beginnings_of_episodes(tiny_runs):
+    """Fails if all frames are of the first steps, in which little happens and all levels look alike."""
+    frames, _ = look(tiny_runs, SaliencyConfig(frames=2 * 96))
+    assert len(set(frames.levels.tolist())) > 2 * 32  # some games have ended, and gone on with another level

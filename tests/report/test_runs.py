@@ -21,6 +21,7 @@ def test_agents_classifiers_and_benchmarks_are_found_below_a_folder(tmp_path, wr
     )
     assert [run.summary.label for run in found.classifiers] == ["plain"]
     assert list(found.benchmarks) == [tmp_path / "layer.json"]
+    assert Runs.find(path for path in [tmp_path]) == found  # paths may come one by one
     assert found.problems == ()
     assert Runs.find([tmp_path / "runs" / "a", tmp_path]).agents == found.agents  # named twice, found once
 

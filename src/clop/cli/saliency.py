@@ -17,7 +17,9 @@ def add_saliency(commands: Any) -> None:
         "so CLOP is off. Runs of classifiers work too.",
         epilog="example: clop saliency runs/bigfish-clop-0 runs/bigfish-ppo-0 --out looks.png --measure looks.json",
     )
-    parser.add_argument("run_folders", type=Path, nargs="+", metavar="FOLDER", help="runs on one game")
+    parser.add_argument(
+        "run_folders", type=Path, nargs="+", metavar="FOLDER", help="runs on one game, or a folder of them"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="picture to write, such as looks.png")
     parser.add_argument(
         "--measure", type=Path, metavar="FILE", help="record of the numbers to write, such as looks.json"
@@ -47,7 +49,7 @@ def add_saliency(commands: Any) -> None:
 
 
 def _saliency(arguments: argparse.Namespace) -> None:
-    from clop.experiments.saliency import SaliencyConfig, look, measure
+    from clop.experiments.saliency import SaliencyConfig, find_runs, look, measure
     from clop.picture import write_picture
     from clop.report.saliency import table
     from clop.rl.pictures.grid import draw_grid
@@ -56,16 +58,18 @@ def _saliency(arguments: argparse.Namespace) -> None:
     if arguments.out is None and arguments.measure is None:
         raise UsageError("nothing to do: name a picture with --out, or a record with --measure")
 
+    runs = find_runs(arguments.run_folders)
+
     def config(frames: int) -> SaliencyConfig:
         asked = frames if arguments.frames is None else arguments.frames
         return SaliencyConfig(arguments.split, asked, arguments.target, arguments.stage, arguments.seed)
 
     if arguments.out is not None:
-        frames, maps = look(arguments.run_folders, config(16))
+        frames, maps = look(runs, config(16))
         write_picture(draw_grid(frames.pixels, maps, HEAT_TEXTS[arguments.target]), arguments.out)
         print(f"wrote {arguments.out}")
     if arguments.measure is not None:
-        record = measure(arguments.run_folders, config(1000))
+        record = measure(runs, config(1000))
         record.write(arguments.measure)
         print(table(record))
         print(f"wrote {arguments.measure}")

@@ -30,7 +30,9 @@ CONTROLS = 5
 """Networks with random weights."""
 MEASURES: dict[str, Callable[[Tensor], Tensor]] = {"entropy": entropy, "half_mass": half_mass}
 _RANDOM = "random weights"
-_ENVS, _STRIDE = 32, 16  # games that are played at once, and steps from one kept frame of a game to its next
+_ENVS = 32  # games that are played at once
+_WARM_UP = 256  # steps before the first kept frame, after which games are in all parts of their episodes
+_STRIDE = 32  # steps from one kept frame of a game to its next
 _BATCH = 256
 _REPETITIONS = 2000  # of the bootstrap over levels
 
@@ -141,6 +143,21 @@ def over_levels(values: NDArray[np.float64], levels: NDArray[np.int64], seed: in
 # ---- runs ------------------------------------------------------------------------------------------------------------
 
 
+def find_runs(paths: Sequence[Path]) -> list[Path]:
+    """Runs by name, and in place of a folder of runs those below it that are finished and have weights."""
+    found: list[Path] = []
+    for path in paths:
+        if (path / "config.json").exists() or not path.is_dir():
+            found.append(path)
+            continue
+        below = [config.parent for config in sorted(path.rglob("config.json"))]
+        finished = [run for run in below if (run / "summary.json").exists() and RunFolder(run).has_checkpoint]
+        if not finished:
+            raise UsageError(f"{path} holds no finished run with weights; expected a run, or a folder of such runs")
+        found += finished
+    return found
+
+
 def _open(paths: Sequence[Path], config: SaliencyConfig) -> tuple[Frames, list[Looker], list[Looker]]:
     """Frames, the networks of the runs, and as controls networks of the first one's shape with random weights."""
     kinds = {RunFolder(path).about().get("kind") for path in paths}
@@ -183,16 +200,16 @@ def _open_agents(paths: Sequence[Path], config: SaliencyConfig) -> tuple[Frames,
 def _play(
     agent: Agent, trained: TrainConfig, config: SaliencyConfig, count: int, number: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Frames of so many moments of play and their levels, some steps apart, by sampled actions."""
+    """So many frames of play and their levels, some steps apart and from all parts of episodes, by sampled actions."""
     seeds = Seeds.of(mixed(config.seed, number), config.split)
     action_rng = torch.Generator().manual_seed(seeds.actions)
     envs = min(_ENVS, count)
     pixels, levels = [], []
     split = split_levels(trained, config.split).split(config.split)
     with agent.playing(seeds.noise), split.open(envs, seeds.games, trained.backend) as games:
-        for step in range(_STRIDE * -(-count // envs)):
+        for step in range(_WARM_UP + _STRIDE * -(-count // envs)):
             seen = games.observe()
-            if step % _STRIDE == _STRIDE // 2:
+            if step >= _WARM_UP and (step - _WARM_UP) % _STRIDE == 0:
                 pixels.append(seen.obs.copy())
                 levels.append(seen.level_seeds.astype(np.int64))
             games.step(choose_actions(agent(torch.from_numpy(seen.obs)), False, action_rng).numpy())

@@ -128,6 +128,7 @@ class Runs:
     @classmethod
     def find(cls, paths: Iterable[Path | str]) -> "Runs":
         """Run folders and records of benchmarks at these paths and below: a run, a sweep, or a folder of them."""
+        paths = list(paths)
         agents: list[AgentRun] = []
         classifiers: list[VisionRun] = []
         benchmarks: dict[Path, Mapping[str, Any]] = {}

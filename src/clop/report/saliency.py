@@ -1,4 +1,4 @@
-"""A table of how concentrated maps are, from the record of a measurement."""
+"""Tables of how concentrated maps are, and of what that says of the paper's claims, from records of measurements."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,11 +7,14 @@ from typing import Any
 from clop.errors import UsageError
 from clop.experiments.record import RunRecord
 from clop.report import stats
+from clop.report.evidence import verdict
 from clop.report.stats import Estimate
-from clop.report.tables import markdown
+from clop.report.tables import NOT_RUN, markdown
 
 KIND = "saliency"
 """Of the records."""
+RANDOM = "random weights"
+"""What the controls are called."""
 HEADER = ("network", "seeds", "entropy of the map", "positions that hold half of it, %", "empty maps, %")
 
 
@@ -63,7 +66,7 @@ def by_label(rows: Sequence[Mapping[str, Any]]) -> list[Group]:
 
 def table(record: RunRecord) -> str:
     """One line for each method, and one for the networks with random weights."""
-    return f"{markdown(list(HEADER), [group.cells for group in groups(record)])}\n\n{note(record)}\n"
+    return f"{markdown(HEADER, [group.cells for group in groups(record)])}\n\n{note(record)}\n"
 
 
 def note(record: RunRecord) -> str:
@@ -76,10 +79,62 @@ def note(record: RunRecord) -> str:
     )
 
 
+# ---- what decides ----------------------------------------------------------------------------------------------------
+
+COMPARED = (
+    ("clop(local=False)", "clop", "an agent trained without locality looks all over the frame"),
+    (RANDOM, "clop", "an agent trained with CLOP looks at few places"),
+    (RANDOM, "ppo", "so does one of PPO"),
+    (RANDOM, "clop(channel_consistent=False)", "so does one of local swaps for each channel"),
+    ("ppo", "clop", ""),
+)
+"""Whose heat is wider than whose, and the claim of the paper that says so, if there is one."""
+DECISION_HEADER = ("wider − narrower", "claim", "entropy of the map", "half of the mass, points", "networks", "verdict")
+DECISION_NOTE = (
+    "Differences of the means over networks; in brackets Welch's interval of 95 % from three networks on. Reproduced "
+    "if that of the entropy lies above 0, contradicted if below, else undecided."
+)
+
+
+def decisions(record: RunRecord) -> list[list[str]]:
+    """What stands under :data:`DECISION_HEADER`."""
+    named = {group.label: group for group in groups(record)}
+    rows = []
+    for wide, narrow, claim in COMPARED:
+        row = [f"{wide} − {narrow}", claim or "none"]
+        if wide in named and narrow in named:
+            pair = named[wide], named[narrow]
+            entropy, half = (_difference(*pair, name) for name in ("entropy", "half_mass"))
+            seeds = " and ".join(str(len(group.rows)) for group in pair)
+            decided = "too few seeds" if entropy is None else verdict(entropy)
+            rows.append([*row, _text(entropy, 1, 3), _text(half, 100, 1), seeds, decided if claim else ""])
+        else:
+            rows.append([*row, NOT_RUN, NOT_RUN, "", NOT_RUN])
+    return rows
+
+
+def _difference(wide: Group, narrow: Group, name: str) -> Estimate | None:
+    a, b = wide.means(name), narrow.means(name)
+    return stats.welch_estimate(a, b) if a and b else None
+
+
+def block_text(records: Sequence[RunRecord]) -> str:
+    """What ``docs/saliency.md`` has between its marks."""
+    return "\n".join(map(_measurement, records)) or "Not measured yet.\n"
+
+
+def _measurement(record: RunRecord) -> str:
+    commit, _, dirty = (record.commit or "not known").partition("-")
+    commit, processor = commit[:9] + ("-dirty" if dirty else ""), record.machine.get("processor", "not known")
+    origin = f"`{record.command}`, commit {commit}, {record.started[:10]}, {processor}"
+    return f"{table(record)}\n{markdown(DECISION_HEADER, decisions(record))}\n\n{DECISION_NOTE}\n\nMade by {origin}.\n"
+
+
 def _text(estimate: Estimate | None, scale: float, digits: int) -> str:
     if estimate is None:
         return "n/a"
-    text = f"{scale * estimate.value:.{digits}f}"
-    if estimate.low is None or estimate.high is None:
-        return text
-    return f"{text} [{scale * estimate.low:.{digits}f}, {scale * estimate.high:.{digits}f}]"
+    value, low, high = (
+        None if x is None else f"{scale * x:.{digits}f}".replace("-", "−")
+        for x in (estimate.value, estimate.low, estimate.high)
+    )
+    return f"{value}" if low is None or high is None else f"{value} [{low}, {high}]"

@@ -178,6 +178,7 @@ def test_the_browser_draws_the_permutations_of_python(visit):
 
 def test_a_method_can_be_switched_off_and_on(visit):
     page = visit.page
+    assert "clop unseen 5.10" in page.inner_text(".readout")  # the end of training, before anybody points
     line = page.locator("g[data-method=clop][data-split=test]").first
     assert line.is_visible()
     page.uncheck("[data-toggle-method=clop]")
@@ -211,6 +212,16 @@ def test_a_number_leads_to_its_runs(visit):
     assert opened.count() == 1
     assert "clop train bigfish" in opened.inner_text()
     assert "made up" in opened.inner_text()  # the machine
+
+
+def test_a_number_of_several_methods_leads_to_their_runs(visit):
+    """Fails if the list that it leads to stays folded within another."""
+    page = visit.page
+    page.click("#evidence tbody tr >> nth=0 >> td a >> nth=2")
+    place = page.evaluate("location.hash")
+    assert place.startswith("#list-")
+    page.click(f"{place} a >> nth=0")
+    assert page.locator(page.evaluate("location.hash")).get_by_text("clop train bigfish").first.is_visible()
 
 
 def test_claims_can_be_filtered_by_verdict_and_words(visit):
@@ -270,12 +281,38 @@ def test_it_fits_a_phone_and_a_desk_in_light_and_dark(visit, tmp_path, scheme, w
     assert visit.complaints == []
 
 
+@pytest.mark.parametrize(("width", "height", "cards"), [(1280, 800, 2), (390, 844, 1)])
+def test_the_first_screen_says_what_clop_does_and_what_came_of_it(visit, width, height, cards):
+    """Fails if the findings slip below what is seen without scrolling."""
+    page = visit.page
+    page.set_viewport_size({"width": width, "height": height})
+    page.evaluate("scrollTo({ top: 0, behavior: 'instant' })")
+    pictures = page.locator(".pair img")
+    assert pictures.count() == 2
+    for each in (*pictures.all(), *page.locator(".card strong").all()[:cards]):
+        box = each.bounding_box()
+        assert box["y"] + box["height"] < height
+    page.click(".card >> nth=0")
+    assert page.evaluate("location.hash") == "#evidence"
+
+
+def test_on_a_phone_the_pictures_stand_above_the_slider(visit):
+    """Fails if one has to scroll between the slider and what it changes."""
+    page = visit.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    after, slider = (page.locator(f"#layer-{name}").bounding_box() for name in ("after", "alpha"))
+    assert 0 < slider["y"] - after["y"] < 400
+
+
 def test_without_javascript_tables_and_pictures_are_there(browser, site):
     page = Visit(browser, site, java_script_enabled=False).page
     assert page.locator("#results table").first.is_visible()
     assert page.locator("svg.chart g[data-method=clop] path.mean").first.is_visible()
     assert page.locator("noscript img").count() == 6 or page.locator(".tiles img").count() == 6
     assert not page.locator("#layer-form").is_visible()
+    assert page.locator(".legend .key", has_text="clop").first.is_visible()  # which line is whose
+    assert not page.locator(".legend input").first.is_visible()
+    assert page.locator(".card").first.is_visible()
     page.context.close()
 
 

@@ -10,6 +10,7 @@ from PIL import Image
 
 from clop.cli import main
 from clop.errors import UsageError
+from clop.experiments.record import RunRecord
 from clop.report.page.build import MODULES, bundle, write_page
 from clop.report.page.png import png
 
@@ -194,3 +195,50 @@ from {name} import write_page
 print(write_page([], Path({str(tmp_path)!r})).path)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def saliency_record(run):
+    numbers = {"mean": 0.5, "low": 0.4, "high": 0.6}
+    labels = ("clop", "clop(local=False)", "ppo", "random weights")
+    networks = [
+        {"label": label, "seed": seed, "run": f"elsewhere/{run}" if label == "clop" else "", "empty": 0.0}
+        | {"entropy": numbers | {"mean": 0.5 + 0.01 * seed}, "half_mass": numbers, "map": [8, 8]}
+        for label in labels
+        for seed in range(3)
+    ]
+    metrics = {"frames": 1000, "levels": 90, "source": "bigfish, test levels", "networks": networks}
+    return RunRecord("saliency", {"target": "logit"}, metrics, "complete", "clop saliency", "1" * 40, "2026", 1.0, {})
+
+
+def test_records_of_measurements_are_on_the_page_and_decide_claims(runs, tmp_path):
+    """Fails if the page has runs alone: a claim that a record decides was called not tested."""
+    saliency_record("clop-0").write(runs / "looks.json")
+    for paths in ([runs], [runs, runs / "looks.json"]):
+        html = read(paths, tmp_path / "site")
+        places, targets = (set(re.findall(rf'\b{name}="#?([^"]+)"', html)) for name in ("id", "href"))
+        assert targets <= places | {each for each in targets if "/" in each}
+        shown = texts(html)
+        assert "1000 frames of 90 levels" in shown
+        assert "entropy of the heat: clop(local=False) − clop" in shown
+        section = html[html.index('<section id="saliency">') :]
+        place = re.search(r'<a href="#(run-\w+)"><code>elsewhere/clop-0', section)[1]
+        assert re.search(rf'<tr id="{place}">', html)  # the run itself, which the page has too
+
+
+def test_videos_lead_to_their_runs(runs, tmp_path):
+    (runs / "both.webm").write_bytes(b"film")
+    (runs / "both.json").write_text('{"caption": "Returns: 3, 4.", "runs": {"PPO": "runs/ppo-0", "other": "gone"}}')
+    html = read([runs], tmp_path / "site")
+    caption = re.search(r"<figcaption>(Returns.*?)</figcaption>", html)[1]
+    place = re.search(r'Runs: <a href="#(run-\w+)">PPO</a>\.', caption)[1]
+    assert f'<tr id="{place}">' in html
+
+
+def test_the_plan_is_on_the_page_of_its_runs_alone(runs, tmp_path, write_agent):
+    assert 'id="evidence-decisions"' not in read([runs], tmp_path / "site")
+    for method in ("ppo", "clop"):
+        settings = {"preset": "quick", "steps": 1_003_520, "num_levels": 50, "eval_episodes": 1024}
+        write_agent(runs / f"planned-{method}", "bigfish", method, 0, **settings)
+    html = read([runs], tmp_path / "site")
+    assert 'id="evidence-decisions"' in html
+    assert html.count("clop sweep run results/evidence/evidence.toml") <= 4  # once for each table, not for each row

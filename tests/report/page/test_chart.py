@@ -4,7 +4,20 @@ import re
 
 import pytest
 
-from clop.report.page.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, chart, scale_of, steps_text, ticks
+from clop.report.page.chart import (
+    BOTTOM,
+    COLOURS,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    chart,
+    mark_of,
+    scale_of,
+    steps_text,
+    ticks,
+)
 from clop.report.page.curves import Curve, Point, training_curve, unseen_curve
 from clop.report.runs import Runs
 
@@ -86,3 +99,11 @@ def test_ticks_are_round(low, high, expected):
 @pytest.mark.parametrize(("steps", "text"), [(0, "0"), (250_000, "250 k"), (1_500_000, "1.5 M")])
 def test_steps_are_short(steps, text):
     assert steps_text(steps) == text
+
+
+def test_colours_and_marks_tell_32_methods_apart():
+    """Fails if two methods look the same, or two blues differ in nothing else."""
+    assert len({(index % COLOURS, mark_of(index)) for index in range(32)}) == 32
+    blue, light_blue, orange, amber, green, olive = 2, 6, 1, 5, 3, 7
+    for one, other in ((blue, light_blue), (orange, amber), (amber, olive), (green, olive)):
+        assert mark_of(one) != mark_of(other)

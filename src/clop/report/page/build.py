@@ -7,16 +7,27 @@ from importlib.resources import files
 from pathlib import Path
 
 from clop.errors import UsageError
-from clop.experiments.record import RunRecord
 from clop.files import write_atomic
-from clop.report import saliency
 from clop.report.build import TABLES
 from clop.report.claim_evidence import Evidence
 from clop.report.claim_rules import RULES
 from clop.report.claim_words import BEYOND, TESTS
 from clop.report.claims import verdicts
-from clop.report.page import claims, classifiers, figures, layer, provenance, results, tables, videos
-from clop.report.page.html import escape, paragraph, table
+from clop.report.page import (
+    claims,
+    classifiers,
+    evidence,
+    figures,
+    layer,
+    provenance,
+    results,
+    saliency,
+    summary,
+    tables,
+    videos,
+)
+from clop.report.page.gains import all_gains
+from clop.report.page.html import escape
 from clop.report.page.links import Links
 from clop.report.runs import Runs
 
@@ -27,6 +38,10 @@ _POLICY = (
     "blob:; media-src 'self' file:"
 )
 """The browser itself refuses every request but for the videos and figures beside the page."""
+
+
+_SHORT = {"layer": "Layer", "evidence": "Evidence", "results": "Curves", "agents": "Videos", "saliency": "Saliency"}
+"""Sections whose titles are long for a line of links."""
 
 
 @dataclass(frozen=True)
@@ -51,22 +66,25 @@ def write_page(paths: Sequence[Path], out: Path) -> Page:
     for path in paths:
         if not path.exists():
             raise UsageError(f"{path} does not exist; expected a run, a sweep, or a folder that holds some")
-    found = Runs.find(path for path in paths if path.is_dir())
+    found = Runs.find(path for path in paths if path.suffix not in videos.SUFFIXES)
     shown, drawn = videos.find_videos(paths, out), figures.find_figures(paths, out)
-    records, links = _saliency_records(paths), Links(provenance.groups(found))
+    links = Links(provenance.groups(found))
     count = len(found.agents) + len(found.classifiers)
+    gains = all_gains(found)
+    decided = verdicts(Evidence(found), RULES, TESTS, BEYOND) if count else []
     sections = [
         layer.section(),
+        evidence.section(gains, found, links),
         results.section(found.agents),
         classifiers.section(found.classifiers),
-        videos.section(shown),
-        _saliency(records),
-        claims.section(verdicts(Evidence(found), RULES, TESTS, BEYOND) if count else [], links),
+        videos.section(shown, links),
+        saliency.section(found.saliency, links),
+        claims.section(decided, links),
         figures.section(drawn),
         tables.section({name: make(found) for name, make in TABLES.items()} if count else {}, links),
     ]
     sections.append(provenance.section(found, links))  # last, when all links are known
-    html = _document(count, [section for section in sections if section])
+    html = _document(summary.header(count, gains, decided), [section for section in sections if section])
     videos.copy_videos(shown, out)
     figures.copy_figures(drawn, out)
     path = out / "index.html"
@@ -82,11 +100,10 @@ def bundle() -> str:
     return re.sub(r"^export (?=function|const|class)", "", text, flags=re.MULTILINE).replace("</", "<\\/")
 
 
-def _document(count: int, sections: Sequence[str]) -> str:
+def _document(header: str, sections: Sequence[str]) -> str:
     style = (files("clop.report.page") / "assets" / "style.css").read_text(encoding="utf-8")
     titles = [re.search(r'<section id="(.*?)">\s*<h2>(.*?)</h2>', section) for section in sections]
-    links = "".join(f'<a href="#{found[1]}">{found[2]}</a>' for found in titles if found)
-    runs = "one run" if count == 1 else f"{count} runs"
+    links = "".join(f'<a href="#{found[1]}">{_SHORT.get(found[1], found[2])}</a>' for found in titles if found)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -98,12 +115,7 @@ def _document(count: int, sections: Sequence[str]) -> str:
 {style}</style>
 </head>
 <body>
-<header>
-<h1>Swapping neighbours to generalise</h1>
-<p class="lead">CLOP is a layer that swaps neighbouring positions of a feature map while a network trains, so that it
-cannot rely on where exactly things are. Try it, and see what came of it in {runs}, with seeds, intervals and the
-command behind each number.</p>
-</header>
+{header}
 <nav aria-label="sections"><div>{links}
 <button type="button" id="theme" class="needs-js">light / dark</button></div></nav>
 <main>
@@ -117,29 +129,3 @@ from anywhere.</p></footer>
 </body>
 </html>
 """
-
-
-def _saliency_records(paths: Sequence[Path]) -> list[RunRecord]:
-    records = []
-    for path in paths:
-        for file in [path] if path.suffix == ".json" else sorted(path.rglob("*.json")):
-            if f'"kind": "{saliency.KIND}"' in file.read_text(encoding="utf-8", errors="replace")[:200]:
-                records.append(RunRecord.read(file))
-    return records
-
-
-def _saliency(records: Sequence[RunRecord]) -> str:
-    if not records:
-        return ""
-    articles = "".join(
-        f'<article class="game"><h3>{escape(record.metrics["source"])}</h3>'
-        f"{table(saliency.HEADER, [[escape(cell) for cell in group.cells] for group in saliency.groups(record)])}"
-        f"{paragraph(saliency.note(record))}<p class='faint'><code>{escape(record.command)}</code></p></article>"
-        for record in records
-    )
-    return f"""<section id="saliency">
-<h2>What agents look at</h2>
-<p>How concentrated the heat of Grad-CAM is on the deepest map, beside networks with random weights, which are the
-control.</p>
-{articles}
-</section>"""

@@ -12,6 +12,7 @@ WIDTH, HEIGHT = 1280, 720
 LEFT, RIGHT, TOP, BOTTOM = 104, 32, 28, 80
 COLOURS = 8
 """How many there are before they come again, with another mark."""
+_MARKS = (0, 1, 2, 3, 1, 2, 0, 0)  # of the colours: those that some eyes confuse have different ones
 _SPLITS = ("train", "test")
 _DETAILED = 40  # points of a seed's line from which there is room for lines of training and a mark for each test
 _SHAPES = (  # around a point: a disc, a square, a triangle, a diamond
@@ -20,6 +21,11 @@ _SHAPES = (  # around a point: a disc, a square, a triangle, a diamond
     "m0-8l8 14h-16z",
     "m0-9l9 9l-9 9l-9-9z",
 )
+
+
+def mark_of(index: int) -> int:
+    """The mark of a method by its number: with its colour it is one of 32 pairs."""
+    return (_MARKS[index % COLOURS] + index // COLOURS) % len(_SHAPES)
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ def chart(title: str, curves: Mapping[str, Mapping[str, Curve]], colours: Mappin
 
 
 def _method(scale: Scale, name: str, splits: Mapping[str, Curve], index: int, points: int) -> str:
-    shapes = {"train": None, "test": _SHAPES[index // COLOURS % len(_SHAPES)]}
+    shapes = {"train": None, "test": _SHAPES[mark_of(index)]}
     return "".join(
         f'<g class="line {split} m{index % COLOURS}" data-method="{escape(name)}" data-split="{split}">'
         f"{_curve(scale, splits[split], shapes[split], points if split == 'test' or points >= _DETAILED else 0)}</g>"

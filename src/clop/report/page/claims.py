@@ -37,5 +37,6 @@ test that holds our code to a definition. Differences are such that positive sup
 
 
 def _why(verdict: Verdict, links: Links) -> str:
-    text = links.to(verdict.runs, escape(verdict.statistic).replace("`", ""))
+    words = escape(verdict.statistic).replace("`", "").replace("_", "_<wbr>").replace("::", "::<wbr>")
+    text = links.to(verdict.runs, words)
     return text + (f"<small>{escape(verdict.scale)}</small>" if verdict.scale else "")

@@ -24,7 +24,8 @@ def section(runs: Sequence[VisionRun]) -> str:
     tables = [_table(task, scale, found) for task, scale in dict.fromkeys(key[:2] for key in found)]
     return f"""<section id="classifiers">
 <h2>Classifiers</h2>
-<p>Accuracy in % after training, in evaluation mode; in brackets intervals of 95 % over seeds, from three seeds on.</p>
+<p>Accuracy in&nbsp;% after training, in evaluation mode; in brackets intervals of 95&nbsp;% over seeds, from
+three seeds on.</p>
 {"".join(tables)}
 </section>"""
 

@@ -7,7 +7,7 @@ from itertools import repeat
 
 from clop.report.stats import Estimate
 
-__all__ = ["anchor", "escape", "link", "number", "paragraph", "spaced", "table"]
+__all__ = ["anchor", "escape", "link", "number", "paragraph", "spaced", "table", "whole"]
 
 
 def table(
@@ -60,7 +60,12 @@ def anchor(kind: str, *words: object) -> str:
 
 
 def paragraph(text: str) -> str:
-    return f"<p>{escape(text)}</p>"
+    return f"<p>{whole(text)}</p>"
+
+
+def whole(text: str) -> str:
+    """Text whose percent signs stay with their numbers."""
+    return escape(text).replace(" %", "\u00a0%")
 
 
 def spaced(count: int) -> str:

@@ -35,16 +35,24 @@ class Links:
         self.lists[name] = tuple(runs)
         return link(name, text)
 
+    def named(self, name: str) -> Path | None:
+        """The run on the page whose folder has this name, if there is one and no other."""
+        found = {run for group in self.groups for run in group.runs if run.name == name}
+        return found.pop() if len(found) == 1 else None
+
     @property
     def _by_runs(self) -> Mapping[frozenset[Path], Group]:
         return {group.runs: group for group in self.groups}
 
     def html(self) -> str:
-        """All lists, folded."""
-        return "".join(
+        """All lists, folded, within one that is."""
+        lists = "".join(
             f'<details class="runs" id="{name}"><summary>{len(runs)} runs behind a number</summary>'
             f"<ul>{self._items(runs)}</ul></details>"
             for name, runs in self.lists.items()
+        )
+        return (
+            f"<details><summary>Runs behind numbers that come from several</summary>{lists}</details>" if lists else ""
         )
 
     def _items(self, runs: Sequence[Path]) -> str:

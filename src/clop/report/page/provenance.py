@@ -51,7 +51,8 @@ def section(runs: Runs, links: Links) -> str:
         place = classifiers.group_anchor(task, scale, label)
         inside = _table(["seed", "test, %", *_HEADER], rows, ids(run.path for run in same))
         parts.append(_details(place, f"{task}, {label}", scale, inside))
-    if not parts and not runs.problems:
+    parts.append(_records({**runs.saliency, **runs.benchmarks}))
+    if not any(parts) and not runs.problems:
         return ""
     return f"""<section id="runs">
 <h2>Runs</h2>
@@ -65,11 +66,16 @@ def section(runs: Runs, links: Links) -> str:
 def groups(runs: Runs) -> list[Group]:
     """The lists of the section, for links to them."""
     agents = [
-        Group(cell_anchor(cell), _title(cell), frozenset(run.path for run in cell.runs)) for cell in cells(runs.agents)
+        Group(cell_anchor(cell), f"{_title(cell)}; {cell.scale}", frozenset(run.path for run in cell.runs))
+        for cell in cells(runs.agents)
     ]
     found = classifiers.groups(runs.classifiers)
     return agents + [
-        Group(classifiers.group_anchor(task, scale, label), f"{task}, {label}", frozenset(run.path for run in same))
+        Group(
+            classifiers.group_anchor(task, scale, label),
+            f"{task}, {label}; {scale}",
+            frozenset(run.path for run in same),
+        )
         for (task, scale, label), same in found.items()
     ]
 
@@ -109,6 +115,15 @@ def _details(place: str, title: str, scale: str, inside: str) -> str:
         f'<details id="{place}" class="runs"><summary>{escape(title)} <small>{escape(scale)}</small></summary>'
         f"{inside}</details>"
     )
+
+
+def _records(records: Mapping[Path, Mapping[str, Any]]) -> str:
+    """Measurements that are no runs."""
+    if not records:
+        return ""
+    rows = [[escape(str(about["kind"])), *_origin(about, str(path))] for path, about in records.items()]
+    ids = [f'id="{run_anchor(path)}"' for path in records]
+    return _details("records", "Records of measurements", "", table(["what", *_HEADER[:-1], "file"], rows, "", ids))
 
 
 def _problems(problems: Sequence[Problem]) -> str:

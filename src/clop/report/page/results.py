@@ -39,7 +39,7 @@ class Comparable:
 
 
 def comparable(runs: Sequence[AgentRun]) -> list[Comparable]:
-    """Runs in groups, those with most methods first."""
+    """Runs in groups: first those that compare CLOP with PPO on most seeds, then those with most methods."""
     found: dict[tuple[str, str], list[AgentRun]] = {}
     for run in runs:
         found.setdefault((run.game, run.scale_key), []).append(run)
@@ -48,7 +48,12 @@ def comparable(runs: Sequence[AgentRun]) -> list[Comparable]:
         names = sorted({run.variant for run in same}, key=_place)
         by_method = {name: [run for run in same if run.variant == name] for name in names}
         groups.append(Comparable(game, same[0].scale, same[0].mode, by_method))
-    return sorted(groups, key=lambda group: (-len(group.by_method), -group.count, group.game, group.scale))
+    return sorted(groups, key=_weight)
+
+
+def _weight(group: Comparable) -> tuple[int, int, int, str, str]:
+    seeds = min(len(group.by_method.get(name, ())) for name in _FIRST)
+    return -seeds, -len(group.by_method), -group.count, group.game, group.scale
 
 
 def _place(method: str) -> tuple[int, str]:
@@ -76,9 +81,9 @@ def section(runs: Sequence[AgentRun]) -> str:
         title = f"{len(single)} single {'run' if len(single) == 1 else 'runs'} with settings of their own"
         shown += f"<details{'' if main else ' open'}><summary>{title}</summary>{inside}</details>"
     return f"""<section id="results">
-<h2>Results</h2>
+<h2>Learning curves</h2>
 <p>Return over training. Solid lines with marks are unseen levels, dashed lines the running return of training. A band
-is an interval of 95 % over seeds and is drawn from three seeds on; each seed is a faint line. Point at a chart, or
+is an interval of 95&nbsp;% over seeds and is drawn from three seeds on; each seed is a faint line. Point at a chart, or
 focus it and press the arrow keys, for the numbers. Every number in a table leads to its runs.</p>
 {_legend(numbers)}
 {shown}
@@ -103,13 +108,13 @@ def _legend(numbers: Mapping[str, int]) -> str:
         )
     )
     return (
-        f'<form class="legend needs-js" autocomplete="off"><fieldset><legend>methods</legend>{methods}</fieldset>'
+        f'<form class="legend" autocomplete="off"><fieldset><legend>methods</legend>{methods}</fieldset>'
         f"<fieldset><legend>show</legend>{parts}</fieldset></form>"
     )
 
 
 def _mark(index: int) -> str:
-    return MARKS[index // COLOURS % len(MARKS)]
+    return MARKS[chart.mark_of(index)]
 
 
 def _game(group: Comparable, numbers: Mapping[str, int], points: int) -> str:
@@ -163,7 +168,7 @@ def _table(group: Comparable) -> str:
     header = ["method", "seeds", "steps", "training levels", "unseen levels", "gap"]
     if has_paper:
         header.append("paper, unseen<br><small>25 M steps, 200 levels, ±</small>")
-    return table(header, rows, f"Return on {escape(group.game)}; in brackets intervals of 95 % over seeds")
+    return table(header, rows, f"Return on {escape(group.game)}; in brackets intervals of 95&nbsp;% over seeds")
 
 
 def cell_anchor(cell: Cell) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clop.report.page.html import escape
+from clop.report.page.links import Links
 
 SUFFIXES = (".webm", ".mp4")
 """In the order in which a browser tries them: not every one plays H.264."""
@@ -22,6 +23,8 @@ class Video:
     files: tuple[Path, ...]
     caption: str
     """What a JSON file beside it says; its name otherwise."""
+    runs: tuple[tuple[str, str], ...] = ()
+    """What the agents are called, and their runs, if it says so."""
 
 
 def find_videos(paths: Iterable[Path], out: Path) -> list[Video]:
@@ -48,18 +51,21 @@ def _videos(paths: Iterable[Path], left_out: Path | None = None) -> list[Video]:
         while any(video.name == name for video in videos):  # videos of two folders may have one name
             name, number = f"{stem.name}-{number}", number + 1
         ordered = tuple(sorted(set(files), key=lambda file: SUFFIXES.index(file.suffix)))
-        videos.append(Video(name, ordered, _caption(stem)))
+        videos.append(Video(name, ordered, *_about(stem)))
     return videos
 
 
-def _caption(stem: Path) -> str:
+def _about(stem: Path) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Caption and runs."""
     beside = stem.with_suffix(".json")
     try:
         values = json.loads(beside.read_text()) if beside.exists() else {}
     except ValueError:
         values = {}
-    caption = values.get("caption") if isinstance(values, dict) else None
-    return caption if isinstance(caption, str) else stem.name
+    if not isinstance(values, dict) or not isinstance(values.get("caption"), str):
+        return stem.name, ()
+    runs = values.get("runs")
+    return values["caption"], tuple(runs.items()) if isinstance(runs, dict) else ()
 
 
 def copy_videos(videos: Iterable[Video], out: Path) -> None:
@@ -72,25 +78,32 @@ def copy_videos(videos: Iterable[Video], out: Path) -> None:
                 shutil.copyfile(file, target)
 
 
-def section(videos: Iterable[Video]) -> str:
+def section(videos: Iterable[Video], links: Links) -> str:
     """The section of the page; empty without a video."""
-    shown = "".join(_figure(video) for video in videos)
+    shown = "".join(_figure(video, links) for video in videos)
     if not shown:
         return ""
     return f"""<section id="agents">
-<h2>Agents</h2>
+<h2>Agents at play</h2>
 <p>Agents on the same levels side by side, in evaluation mode. Where there is heat beside a frame, it shows by Grad-CAM
 what raises the logit of the chosen action.</p>
 <div class="videos">{shown}</div>
 </section>"""
 
 
-def _figure(video: Video) -> str:
+def _figure(video: Video, links: Links) -> str:
     sources = "".join(
         f'<source src="{FOLDER}/{escape(video.name)}{file.suffix}" type="{escape(_TYPES[file.suffix])}">'
         for file in video.files
     )
     return (
         f'<figure><video controls muted loop playsinline preload="metadata">{sources}</video>'
-        f"<figcaption>{escape(video.caption)}</figcaption></figure>"
+        f"<figcaption>{escape(video.caption)}{_runs(video, links)}</figcaption></figure>"
     )
+
+
+def _runs(video: Video, links: Links) -> str:
+    """Whose agents they are, where the runs are on the page too."""
+    known = {label: links.named(Path(str(path)).name) for label, path in video.runs}
+    found = [links.to([path], escape(label)) for label, path in known.items() if path is not None]
+    return f" Runs: {', '.join(found)}." if found else ""

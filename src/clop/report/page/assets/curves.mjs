@@ -2,6 +2,7 @@
 
 export function startCurves(root) {
   const hidden = new Set();
+  let rewrite = [];
   const boxes = [...root.querySelectorAll("[data-toggle-method]")];
   const all = root.querySelector("[data-toggle-all]");
 
@@ -13,6 +14,7 @@ export function startCurves(root) {
     root.querySelectorAll("g[data-method]").forEach((line) => {
       line.classList.toggle("off", hidden.has(line.dataset.method));
     });
+    rewrite.forEach((write) => write());
     if (all !== null) all.textContent = hidden.size > 0 ? "all" : "none";
   }
 
@@ -26,7 +28,7 @@ export function startCurves(root) {
   root.querySelectorAll("[data-toggle-part]").forEach((box) =>
     box.addEventListener("change", () => root.classList.toggle(`no-${box.dataset.togglePart}`, !box.checked)),
   );
-  root.querySelectorAll("figure.curves").forEach((figure) => startChart(figure, hidden));
+  rewrite = [...root.querySelectorAll("figure.curves")].map((figure) => startChart(figure, hidden));
 }
 
 function startChart(figure, hidden) {
@@ -35,17 +37,20 @@ function startChart(figure, hidden) {
   const data = JSON.parse(figure.querySelector("script").textContent);
   const all = Object.values(data.methods).flatMap((method) => [...method.train, ...method.test]);
   const stops = [...new Set(all.map(([steps]) => steps))].sort((a, b) => a - b);
-  if (stops.length === 0) return;
+  if (stops.length === 0) return () => {};
   let index = stops.length - 1;
 
   function show(next) {
     index = Math.max(0, Math.min(stops.length - 1, next));
-    const steps = stops[index];
-    const x = data.left + (steps / data.steps) * (data.right - data.left);
+    const x = data.left + (stops[index] / data.steps) * (data.right - data.left);
     cursor.setAttribute("x1", x);
     cursor.setAttribute("x2", x);
     cursor.classList.add("on");
-    readout.replaceChildren(heading(`at ${text(steps)} steps`), ...rows(steps));
+    write();
+  }
+
+  function write() {
+    readout.replaceChildren(heading(`at ${text(stops[index])} steps`), ...rows(stops[index]));
   }
 
   function rows(steps) {
@@ -72,6 +77,8 @@ function startChart(figure, hidden) {
     event.preventDefault();
     show(moves[event.key]);
   });
+  write(); // the end of training, until somebody points
+  return write;
 }
 
 function nearest(stops, steps) {

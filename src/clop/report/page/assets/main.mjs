@@ -14,7 +14,7 @@ function openTarget() {
   const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
   const list = target && target.closest("details");
   if (!list) return;
-  list.open = true;
+  for (let each = list; each; each = each.parentElement.closest("details")) each.open = true;
   target.scrollIntoView({ block: "center" });
   list.querySelector("summary").focus({ preventScroll: true });
 }
