@@ -59,6 +59,17 @@ def test_the_comparison_is_kept_and_counts_the_frames(as_onnx):
     assert 0 <= record["logits_difference"] <= 1e-5
     assert record["versions"]["onnxruntime"]
     assert {"command", "commit", "started", "machine"} <= record.keys()
+    agent = {name: record["agent"][name] for name in ("game", "method", "env_steps")}
+    assert agent == {"game": "fruitbot", "method": "clop", "env_steps": 32}
+
+
+def test_nothing_but_the_result_is_said_of_an_export(trained, tmp_path):
+    """Fails if torch's exporter tells of packages that it did not find, as it does by its log."""
+    words = ["export", str(trained), "--to", "onnx", "--out", str(tmp_path / "out"), "--frames", "1"]
+    done = subprocess.run([sys.executable, "-m", "clop", *words], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout.startswith("wrote ")
+    assert done.stderr == ""
 
 
 def test_an_onnx_file_runs_without_clop_on_any_number_of_frames(as_onnx, trained, frames, tmp_path):
