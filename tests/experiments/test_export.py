@@ -198,6 +198,15 @@ def test_an_upload_creates_the_repository_and_sends_the_folder(tmp_path, monkeyp
     api.upload_folder.assert_called_once_with(folder_path=tmp_path, repo_id="a/b")
 
 
+def test_an_upload_that_fails_says_that_the_folder_is_there_and_how_to_go_on(tmp_path, monkeypatch):
+    """Fails if a missing network or login ends in a stack trace, as if the export were lost."""
+    api = Mock()
+    api.create_repo.side_effect = OSError("Name or service not known\nmore")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Mock(HfApi=Mock(return_value=api)))
+    with pytest.raises(UsageError, match=r"was not uploaded \(Name or service not known\).*hf upload a/b"):
+        hub.upload(tmp_path, "a/b")
+
+
 def test_mistakes_are_told_in_one_sentence(trained, tmp_path, capsys):
     def told(*words):
         assert main(["export", str(trained), *words]) == 2
