@@ -469,10 +469,18 @@ def test_the_page_of_recipes_has_the_parity_of_the_exports():
         assert_can_be_traced(record["commit"], record["command"])
         assert record["machine"]["processor"]
         assert record["passed"]
-        _, method, to = path.stem.split("-")
+        agent, to = record["agent"], record["format"]
+        assert path.stem == f"{agent['game']}-{agent['method']}-{to}"
+        assert (agent["preset"], agent["seed"], agent["env_steps"]) == ("quick", 0, 303_104)  # as the page says
         differences = (f"{record[name]:.2g}" for name in ("logits_difference", "value_difference"))
         rows.add(
-            (method, to, f"{record['frames']:,}".replace(",", " "), *differences, str(record["greedy_differences"]))
+            (
+                agent["method"],
+                to,
+                f"{record['frames']:,}".replace(",", " "),
+                *differences,
+                str(record["greedy_differences"]),
+            )
         )
     assert len(rows) == 4
     assert rows_after((ROOT / "docs/recipes.md").read_text(), head) == rows
