@@ -13,7 +13,7 @@ install: .venv/installed
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --constraint constraints.txt \
-	    'procgen-mirror; platform_system == "Linux" and python_version < "3.13"'
+	    timm 'procgen-mirror; platform_system == "Linux" and python_version < "3.13"'
 	@touch $@
 
 # Ends with a page of what it made, and names the file to open.
@@ -35,13 +35,9 @@ format: install
 bench: install
 	$(BIN)/clop bench layer
 
-docs: .venv/docs-installed
+docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "the documentation is in site/index.html"
-
-.venv/docs-installed: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
-	@touch $@
 
 clean:
 	rm -rf site .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from clop import cli
 from clop.errors import UsageError
 from clop.rl.envs.backends import PROCGEN, installed_backends
+from clop.rl.games import DEFAULT_ALPHA, GAMES
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("docs/*.md"), ROOT / "README.md"])
@@ -103,9 +105,11 @@ def test_a_worked_example_of_the_architecture_page_is_short_and_runs(what, tmp_p
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_of_a_page_is_one_that_the_parser_takes(page):
-    """Fails for a flag that was renamed, a target of make that is gone, and a script that does not exist."""
+    """Fails for a flag that was renamed, a target, an extra or a script that is gone, and an unknown program."""
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for line in lines(page):
+        if loop := re.fullmatch(r"for .*; do [A-Z_]+=\S+ (clop .*) & done; wait", line):
+            line = loop[1]
         program, *words = shlex.split(line)
         if program == "clop" and "|" not in words:  # where several stand for one another
             parse(words)
@@ -115,9 +119,21 @@ def test_every_command_of_a_page_is_one_that_the_parser_takes(page):
             source = (ROOT / words[0]).read_text()
             for flag in (word for word in words if word.startswith("--")):
                 assert f'"{flag}"' in source, line
+        elif program != "clop":
+            assert (program, words[0]) == ("pip", "install"), f"nothing checks this command: {line}"
+    assert extras(page) <= EXTRAS
     for text in mentioned(page):
         with suppress_required():
             parse(shlex.split(text)[1:])
+
+
+EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+
+
+def extras(page):
+    """Those that a page names, as in clop[rl] and .[all]."""
+    named = re.findall(r"(?:clop|\"\.)\[([a-z0-9,]+)\]", (ROOT / page).read_text())
+    return {extra for several in named for extra in several.split(",")}
 
 
 def parse(words):
@@ -138,8 +154,19 @@ def test_the_check_of_commands_sees_them_and_fails_for_a_wrong_one():
     """The control: commands are found on the pages, and a flag that does not exist is noticed."""
     commands = [line for page in PAGES for line in lines(page) if line.startswith("clop ")]
     assert len(commands) > 30
+    assert extras("docs/install.md") > {"all", "rl"}
     with pytest.raises(UsageError, match="no-such-flag"), suppress_required():
         parse(["evaluate", "runs/a", "--no-such-flag"])
+
+
+def test_the_page_of_questions_has_the_papers_alphas():
+    """Fails if the table of the games and what is said of it part."""
+    text = " ".join((ROOT / "docs/faq.md").read_text().split())
+    games = {alpha: [name for name, game in GAMES.items() if game.clop_alpha == alpha] for alpha in (0.3, 0.6, 0.8)}
+    words = {12: "twelve"}
+    assert f"0.3 in {words[len(games[0.3])]} of the {len(GAMES)} games" in text
+    assert f"0.6 in {' and '.join(games[0.6])}, 0.8 in {' and '.join(games[0.8])}" in text
+    assert f"in games that the paper does not have, {DEFAULT_ALPHA}." in text
 
 
 def test_every_page_is_in_the_menu_of_the_site():

@@ -460,6 +460,32 @@ def test_a_table_of_classifiers_is_that_of_the_runs_beside_it(path):
     assert path.read_text() == table(task, groups)
 
 
+def test_the_page_of_recipes_has_the_parity_of_the_exports():
+    """Fails for a table that was left behind, and for a record of an export that does not act as its agent."""
+    head = ("agent", "to", "frames", "largest difference of a logit", "of a value", "other greedy actions")
+    rows = set()
+    for path in (ROOT / "results/export").glob("*.json"):
+        record = json.loads(path.read_text())
+        assert_can_be_traced(record["commit"], record["command"])
+        assert record["machine"]["processor"]
+        assert record["passed"]
+        agent, to = record["agent"], record["format"]
+        assert path.stem == f"{agent['game']}-{agent['method']}-{to}"
+        assert (agent["preset"], agent["seed"], agent["env_steps"]) == ("quick", 0, 303_104)  # as the page says
+        differences = (f"{record[name]:.2g}" for name in ("logits_difference", "value_difference"))
+        rows.add(
+            (
+                agent["method"],
+                to,
+                f"{record['frames']:,}".replace(",", " "),
+                *differences,
+                str(record["greedy_differences"]),
+            )
+        )
+    assert len(rows) == 4
+    assert rows_after((ROOT / "docs/recipes.md").read_text(), head) == rows
+
+
 def test_the_page_of_sweeps_shows_its_records():
     """Fails if chaos or overhead were recorded anew and the page was not."""
     page = (ROOT / "docs/sweeps.md").read_text()

@@ -8,7 +8,7 @@ from clop.errors import UsageError
 
 def mixed(*numbers: int) -> int:
     """A seed of its own for each combination, as of a run's seed and a purpose."""
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]) >> 1
 
 
 def numpy_generator(generator: torch.Generator) -> np.random.Generator:

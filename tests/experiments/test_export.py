@@ -59,6 +59,17 @@ def test_the_comparison_is_kept_and_counts_the_frames(as_onnx):
     assert 0 <= record["logits_difference"] <= 1e-5
     assert record["versions"]["onnxruntime"]
     assert {"command", "commit", "started", "machine"} <= record.keys()
+    agent = {name: record["agent"][name] for name in ("game", "method", "env_steps")}
+    assert agent == {"game": "fruitbot", "method": "clop", "env_steps": 32}
+
+
+def test_nothing_but_the_result_is_said_of_an_export(trained, tmp_path):
+    """Fails if torch's exporter tells of packages that it did not find, as it does by its log."""
+    words = ["export", str(trained), "--to", "onnx", "--out", str(tmp_path / "out"), "--frames", "1"]
+    done = subprocess.run([sys.executable, "-m", "clop", *words], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout.startswith("wrote ")
+    assert done.stderr == ""
 
 
 def test_an_onnx_file_runs_without_clop_on_any_number_of_frames(as_onnx, trained, frames, tmp_path):
@@ -185,6 +196,15 @@ def test_an_upload_creates_the_repository_and_sends_the_folder(tmp_path, monkeyp
     assert hub.upload(tmp_path, "a/b") == "https://hub.example/a/b"
     api.create_repo.assert_called_once_with("a/b", exist_ok=True)
     api.upload_folder.assert_called_once_with(folder_path=tmp_path, repo_id="a/b")
+
+
+def test_an_upload_that_fails_says_that_the_folder_is_there_and_how_to_go_on(tmp_path, monkeypatch):
+    """Fails if a missing network or login ends in a stack trace, as if the export were lost."""
+    api = Mock()
+    api.create_repo.side_effect = OSError("Name or service not known\nmore")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Mock(HfApi=Mock(return_value=api)))
+    with pytest.raises(UsageError, match=r"was not uploaded \(Name or service not known\).*hf upload a/b"):
+        hub.upload(tmp_path, "a/b")
 
 
 def test_mistakes_are_told_in_one_sentence(trained, tmp_path, capsys):

@@ -3,7 +3,7 @@
 ``config.json``    what it was trained with, what it takes and what it returns
 ``policy.onnx``    the network with its preprocessing, or
 ``model.safetensors``  its weights by name
-``parity.json``    how far the export is from the agent, and by which command, code and machine that was found
+``parity.json``    how far the export is from which agent, and by which command, code and machine that was found
 """
 
 import dataclasses
@@ -56,8 +56,8 @@ def export(run: Path | str, to: str, out: Path | str, *, frames: int = FRAMES) -
     with exported.playing(0):
         parity = compare(agent, exported, split_levels(config, "train"), frames, backend=config.backend)
     versions = {name: machine.version(name) for name in ("torch", "onnx", "onnxruntime", "safetensors")}
-    record = {"passed": parity.passed, **dataclasses.asdict(parity), "versions": versions, **origin()}
-    write_json(out / "parity.json", record)
+    record = {"passed": parity.passed, **dataclasses.asdict(parity), "agent": _which(folder, config, agent)}
+    write_json(out / "parity.json", record | {"format": to, "versions": versions, **origin()})
     if not parity.passed:
         raise UsageError(
             f"the export does not act as the agent does: logits differ by up to {parity.logits_difference:.1e}, the "
@@ -65,6 +65,20 @@ def export(run: Path | str, to: str, out: Path | str, *, frames: int = FRAMES) -
             "an agent whose method draws or keeps a mask while acting cannot be exported"
         )
     return parity
+
+
+def _which(folder: RunFolder, config: TrainConfig, agent: Agent) -> dict[str, Any]:
+    """The agent that was exported, and where it comes from."""
+    run = folder.about()
+    return {
+        "game": config.game,
+        "method": config.method,
+        "preset": config.preset_name,
+        "seed": config.seed,
+        "env_steps": agent.ctx.env_steps,
+        "command": run["command"],
+        "commit": run["commit"],
+    }
 
 
 def _about(folder: RunFolder, config: TrainConfig, agent: Agent, to: str) -> dict[str, Any]:

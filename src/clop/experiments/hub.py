@@ -51,9 +51,16 @@ def upload(folder: Path, repository: str) -> str:
         from huggingface_hub import HfApi
     except ImportError:
         raise UsageError("huggingface_hub is not installed: pip install huggingface_hub") from None
-    api = HfApi()
-    address = str(api.create_repo(repository, exist_ok=True))
-    api.upload_folder(folder_path=folder, repo_id=repository)
+    try:
+        api = HfApi()
+        address = str(api.create_repo(repository, exist_ok=True))
+        api.upload_folder(folder_path=folder, repo_id=repository)
+    except Exception as error:  # of the login, the name, the network: they have no class in common
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise UsageError(
+            f"{folder} is written and was not uploaded ({reason}); log in with hf auth login, then: "
+            f"hf upload {repository} {folder}"
+        ) from error
     return address
 
 

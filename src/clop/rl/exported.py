@@ -1,8 +1,10 @@
 """Agents outside of clop: the network as one function of frames, an ONNX graph as a network, and their comparison."""
 
 import importlib
+import logging
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,8 +61,7 @@ def write_onnx(agent: Agent, path: Path) -> None:
     try:
         for parameter in parameters:
             parameter.requires_grad_(False)
-        with in_evaluation(agent.model), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's exporter warns of its own code
+        with in_evaluation(agent.model), _quiet_exporter():
             program: Any = torch.onnx.export(
                 Policy(agent.model).eval(),
                 (example,),
@@ -74,6 +75,20 @@ def write_onnx(agent: Agent, path: Path) -> None:
         for parameter, before in zip(parameters, asked, strict=True):
             parameter.requires_grad_(before)
     program.save(str(path), external_data=False)
+
+
+@contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """Torch's exporter warns of its own code, and logs that it found no torchvision, which nothing here needs."""
+    log = logging.getLogger("torch.onnx._internal.exporter._registration")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(before)
 
 
 @dataclass(frozen=True)

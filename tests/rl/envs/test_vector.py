@@ -340,8 +340,14 @@ assert "gym" not in sys.modules
 
 def test_the_best_installed_back_end_is_chosen(monkeypatch):
     hide(monkeypatch)
-    with pytest.raises(UsageError, match='work without it: pip install "clop\\[rl\\]"'):
-        make()
+    with monkeypatch.context() as other:
+        other.setattr(sys, "platform", "darwin")
+        with pytest.raises(UsageError, match='work without it: pip install "clop\\[rl\\]"'):
+            make()
+        other.setattr(sys, "platform", "linux")  # where that would bring an old numpy
+        other.setattr(sys, "version_info", (3, 12))
+        with pytest.raises(UsageError, match="work without it: pip install --no-deps procgen-mirror"):
+            make()
     with pytest.raises(UsageError, match="procgen-mirror is not installed: pip install --no-deps procgen-mirror"):
         make(backend="procgen-mirror")
     with pytest.raises(UsageError, match="envpool is not installed: pip install envpool PyQt5-Qt5"):

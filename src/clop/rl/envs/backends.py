@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import sys
 
 from clop.errors import UsageError, unknown_name
 from clop.rl.envs import procgen
@@ -48,9 +49,9 @@ def choose_backend(backend: str, game: str) -> str:
         raise UsageError(f"{backend} is not installed: {_INSTALL[backend]}")
     found = next((name for name in fitting if name in installed), None)
     if found is None and is_procgen(game):
-        raise UsageError(
-            'no Procgen is installed; the layer and the vision experiments work without it: pip install "clop[rl]"'
-        )
+        wheel = sys.platform == "linux" and sys.version_info < (3, 13)
+        command = _INSTALL["procgen-mirror"] if wheel else 'pip install "clop[rl]"'
+        raise UsageError(f"no Procgen is installed; the layer and the vision experiments work without it: {command}")
     if found is None:
         raise UsageError(f"{game} needs Gymnasium, which is not installed: {_INSTALL['gymnasium-sync']}")
     return found
