@@ -61,7 +61,7 @@ def panels(
     for axes, (panel, lines) in zip(grid, by_panel.items(), strict=False):
         for line in lines:
             _draw_line(axes, line, colour[line.name])
-        axes.set_title(panel, fontsize=9)
+        name_panel(axes, panel)
         tidy(axes, "env steps", ylabel)
         axes.set_xlim(left=0)
         axes.xaxis.set_major_formatter(lambda value, _: steps_text(value))
@@ -126,6 +126,11 @@ def head(figure: "Figure", title: str, note: str = "") -> None:
     figure.suptitle("\n".join(lines), fontsize=9)
 
 
+def name_panel(axes: Any, name: str) -> None:
+    """A title at a fixed height: to find one above all labels of an axis takes an eighth of the time of a drawing."""
+    axes.set_title(name, fontsize=9, y=1.0)
+
+
 def tidy(axes: Any, xlabel: str, ylabel: str) -> None:
     axes.set_xlabel(xlabel, fontsize=8)
     axes.set_ylabel(ylabel, fontsize=8)
@@ -151,7 +156,7 @@ def intervals(
         for position, method in enumerate(methods):
             if method in values:
                 draw_interval(axes, position, values[method], colour[method], vertical=False)
-        axes.set_title(panel, fontsize=9)
+        name_panel(axes, panel)
         tidy(axes, xlabel if isinstance(xlabel, str) else xlabel[panel], "")
         axes.set_ylim(len(methods) - 0.5, -0.5)
         axes.grid(axis="x", alpha=0.3)
@@ -178,7 +183,7 @@ def points(
                 draw_interval(axes, position, values[name], colour[name], marker(position), vertical=True, size=6)
         axes.set_xticks([])
         axes.set_xlim(-0.7, len(names) - 0.3)
-        axes.set_title(panel, fontsize=9)
+        name_panel(axes, panel)
         tidy(axes, "", ylabel)
         axes.grid(axis="y", alpha=0.3)
     axes = figure.axes[0]
@@ -216,7 +221,7 @@ def against(
             if found.low is not None and found.high is not None:
                 axes.axhspan(found.low, found.high, color=_FIXED["ppo"], alpha=0.12, linewidth=0)
             axes.legend(frameon=False, fontsize=7)
-        axes.set_title(panel, fontsize=9)
+        name_panel(axes, panel)
         tidy(axes, xlabel, ylabel)
         if ticks is not None:
             axes.set_xticks(list(ticks), list(ticks.values()))

@@ -178,7 +178,7 @@ def _bars(title: str, by_split: Mapping[str, Mapping[str, float]]) -> "Figure":
         axes.bar(range(len(ordered)), [values[game] for game in ordered], color=palette)
         axes.set_xticks(range(len(ordered)), ordered, rotation=90)
         axes.axhline(0, color="black", linewidth=0.8)
-        axes.set_title({"train": "training levels", "test": "unseen levels"}[split], fontsize=9)
+        drawing.name_panel(axes, {"train": "training levels", "test": "unseen levels"}[split])
         drawing.tidy(axes, "", "CLOP − IDAAC")
     drawing.head(figure, title)
     return figure
