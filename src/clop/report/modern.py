@@ -8,18 +8,13 @@ import numpy as np
 
 from clop.report.efficiency import curve_of, return_at, steps_to
 from clop.report.outcomes import Cell, cells, compare
-from clop.report.paper_agents import METHODS, mean_of, steps_text
+from clop.report.paper_agents import METHODS, mean_of, order, steps_text
 from clop.report.published import read_table
 from clop.report.runs import AgentRun, Runs
 from clop.report.scores import Scores
 from clop.report.stats import Estimate, student_estimate
 from clop.report.tables import Row, Table, Value
 from clop.rl.games import GAMES, normalised_return
-
-
-def order(variant: str) -> tuple[int, str]:
-    """The paper's methods first, in its order."""
-    return (METHODS.index(variant) if variant in METHODS else len(METHODS), variant)
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,7 @@ def aggregates(runs: Runs) -> Table:
     for one in at_scales(runs):
         common = one.scores.common
         names = ", ".join(common) if len(common) < len(GAMES) else "all"
-        scale = f"{one.runs[0].scale}; {len(common)} games: {names}"
+        scale = f"{one.runs[0].scale}; {len(common)} {'game' if len(common) == 1 else 'games'}: {names}"
         for method in one.methods:
             paths = one.paths(method)
             values_of = {name: Value.of(found[method], paths) for name, found in one.aggregates.items()}

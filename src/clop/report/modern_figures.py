@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from clop.report import drawing, openai, stats
 from clop.report.efficiency import returns_at
 from clop.report.figures import new_figure
-from clop.report.modern import AtScale, at_scales, order
-from clop.report.paper_agents import steps_text
+from clop.report.modern import AtScale, at_scales
+from clop.report.paper_agents import order, steps_text
 from clop.report.paper_figures import PaperFigure, missing_text, seeds_text
 from clop.report.runs import Runs
 from clop.report.stats import Estimate
@@ -25,8 +25,9 @@ def _each(runs: Runs) -> Iterator[tuple[AtScale, str, str]]:
     for one in at_scales(runs):
         if len(one.methods) > 1:
             common = one.scores.common
-            about = f"{one.runs[0].scale}; {steps_text(one.steps)} steps; {seeds_text(one.runs)}; {len(common)} games"
-            yield one, about, missing_text(common, list(GAMES))
+            games = f"{len(common)} {'game' if len(common) == 1 else 'games'}"
+            about = f"{one.runs[0].scale}; {steps_text(one.steps)} steps; {seeds_text(one.runs)}; {games}"
+            yield one, about, missing_text(common, list(GAMES)).replace("not run", "not run by every method")
 
 
 def aggregates(runs: Runs) -> Iterator["Figure"]:
@@ -43,12 +44,13 @@ def profiles(runs: Runs) -> Iterator["Figure"]:
         bottom = min(0.0, float(np.nanmin([np.nanmin(scores.of_method(method)) for method in scores.methods])))
         taus = np.linspace(bottom, top, 81)
         colour = drawing.colours(one.methods)
-        figure = new_figure(6.4, 4.2)
+        style = drawing.styles(colour)
+        figure = new_figure(6.4, 4.8)
         axes = figure.subplots()
         for method, found in sorted(scores.profile(taus).items(), key=lambda item: order(item[0])):
-            drawing.draw_band(axes, taus.tolist(), found, colour[method])
+            drawing.draw_band(axes, taus.tolist(), found, colour[method], style[method])
         drawing.tidy(axes, "normalised return on unseen levels, τ", "share of runs above τ")
-        drawing.legend(figure, colour, dashed=False)
+        drawing.legend(figure, colour)
         drawing.head(figure, f"Performance profiles\n{about}" + (f"\n{note}" if note else ""))
         yield figure
 
@@ -94,14 +96,15 @@ def _over_steps(one: AtScale, method: str, grid: NDArray[np.float64]) -> list[tu
 
 
 def _efficiency_figure(title: str, lines: dict[str, list[tuple[float, Estimate]]], note: str) -> "Figure":
-    figure = new_figure(6.4, 4.2)
+    figure = new_figure(6.4, 4.8)
     axes = figure.subplots()
     colour = drawing.colours(list(lines))
+    style = drawing.styles(colour)
     for method, found in lines.items():
-        drawing.draw_band(axes, [at for at, _ in found], [one for _, one in found], colour[method])
+        drawing.draw_band(axes, [at for at, _ in found], [one for _, one in found], colour[method], style[method])
     drawing.tidy(axes, "env steps", "IQM")
     axes.xaxis.set_major_formatter(lambda value, _: drawing.steps_text(value))
-    drawing.legend(figure, colour, dashed=False)
+    drawing.legend(figure, colour)
     drawing.head(figure, title + (f"\n{note}" if note else ""))
     return figure
 

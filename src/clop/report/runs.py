@@ -186,7 +186,7 @@ def _json_files(paths: Iterable[Path | str]) -> Iterator[Path]:
         if path.suffix == ".json":
             yield path
         elif not (path / "config.json").exists():
-            inside = {"config.json", "summary.json", "sweep.json"}
+            inside = {"config.json", "summary.json"}
             yield from sorted(
                 p for p in path.rglob("*.json") if p.name not in inside and p.parent.name != "evaluations"
             )
