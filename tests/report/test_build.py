@@ -153,6 +153,12 @@ def test_every_number_leads_to_its_run(tmp_path, write_agent):
     assert "`clop train bigfish`" in runs
 
 
+def test_a_link_to_a_folder_with_a_space_is_whole(tmp_path, write_agent):
+    write_agent(tmp_path / "my runs" / "a", "bigfish", "ppo", 0)
+    main(["report", str(tmp_path / "my runs"), "--out", str(tmp_path / "out"), "--what", "table2"])
+    assert "[5.00](../../my%20runs/a)" in (tmp_path / "out/tables/table2.md").read_text()
+
+
 def test_a_wrong_name_and_a_wrong_path_are_corrected(tmp_path, write_agent, capsys):
     write_agent(tmp_path / "a")
     assert main(["report", str(tmp_path / "a"), "--out", str(tmp_path / "o"), "--what", "tabel2"]) == 2

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 from clop.errors import UsageError, unknown_name
 from clop.files import write_atomic
@@ -45,7 +46,7 @@ class Report:
         return f"../runs.md#{name}"
 
     def _relative(self, path: Path, start: str = "tables") -> str:
-        return Path(os.path.relpath(path, self.out / start)).as_posix()
+        return quote(Path(os.path.relpath(path, self.out / start)).as_posix(), safe="/()=+,:@~")
 
     def write(self, name: str, text: str) -> None:
         path = self.out / name

@@ -109,8 +109,7 @@ def outcomes(runs: Runs) -> Table:
     )
     notes = (
         "Means over seeds with Student's 95 % intervals, differences with Welch's, probabilities with the "
-        "bootstrap's; from "
-        "three seeds on.",
+        "bootstrap's; from three seeds on. Test / train is n/a where a training return is not positive.",
         "The training return in common is the highest that all runs of the method and of PPO have reached; what each "
         "has on "
         "unseen levels at that point compares them when they have learnt the same. It is read between evaluations of "
@@ -135,6 +134,8 @@ def _outcome(cell: Cell, base: Cell | None) -> Row:
             ("solved, test, %", "test_success"),
         )
     }
+    if min(cell.values("train")) <= 0:
+        values["test / train"] = Value(None)
     missing = ("test − ppo's", "P(better than ppo)", "training return in common", "test there", "ppo's test there")
     values |= {name: Value(None) for name in missing}
     if base is not None and base is not cell:
