@@ -10,6 +10,7 @@ from clop.cli import main
 from clop.report.build import FIGURES, NAMES, TABLES
 from clop.report.figures import new_figure, save
 from clop.report.published import read_table
+from clop.report.runs import Runs
 from clop.report.scores import Scores
 from clop.rl.games import GAMES
 
@@ -171,6 +172,17 @@ def test_there_is_every_table_and_every_measured_figure_of_the_paper():
     tables = [f"table{number}" for number in (1, 2, 3, *range(6, 18))]
     figures = [f"figure{number}" for number in (4, 5, 7, 10, 11, 12, 13, 14)]
     assert set(tables + figures) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_interval_is_made_of_a_published_spread(name):
+    """Fails if the paper's ± is taken for a standard error, or a statistic that its means do not give is guessed."""
+    published = [row for row in TABLES[name](Runs()).rows if row.source != "ours"]
+    assert published or name in ("outcomes", "efficiency")
+    for row in published:
+        assert all((value.low, value.high, value.n) == (None, None, None) for value in row.values.values())
+        if name == "aggregates":
+            assert {c for c, value in row.values.items() if value.value is not None} == {"mean", "median"}
 
 
 def test_costs_come_from_runs_and_from_the_record_of_a_benchmark(tmp_path, write_agent):
