@@ -8,7 +8,10 @@ import pytest
 
 from clop.cli import main
 from clop.report.build import FIGURES, NAMES, TABLES
+from clop.report.figures import new_figure, save
 from clop.report.published import read_table
+from clop.report.runs import Runs
+from clop.report.scores import Scores
 from clop.rl.games import GAMES
 
 METHODS = ("ppo", "mixreg", "rand_fm", "ucb_drac", "ibac_sni", "rad", "idaac", "clop")
@@ -122,6 +125,19 @@ def test_a_whole_report_states_holes_and_damage_and_is_the_same_twice(tmp_path, 
     assert files(tmp_path / "out") == first
 
 
+def test_the_intervals_of_a_figure_are_those_of_the_table(tmp_path, write_agent, monkeypatch):
+    """Fails if they are drawn a second time, which takes as long again and may give other ends."""
+    calls = []
+    several = Scores.aggregates
+    monkeypatch.setattr(Scores, "aggregates", lambda self, *args: calls.append(1) or several(self, *args))
+    for method in ("ppo", "clop"):
+        for seed in range(3):
+            write_agent(tmp_path / "runs" / f"{method}{seed}", "bigfish", method, seed, test=5.0 + seed)
+    wanted = [word for name in ("aggregates", "iqm", "improvement") for word in ("--what", name)]
+    assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out"), *wanted]) == 0
+    assert len(calls) == 1
+
+
 def test_every_number_leads_to_its_run(tmp_path, write_agent):
     """Fails for a link that goes nowhere, from a number of one run or of several."""
     for seed in range(2):
@@ -138,6 +154,12 @@ def test_every_number_leads_to_its_run(tmp_path, write_agent):
     assert "`clop train bigfish`" in runs
 
 
+def test_a_link_to_a_folder_with_a_space_is_whole(tmp_path, write_agent):
+    write_agent(tmp_path / "my runs" / "a", "bigfish", "ppo", 0)
+    main(["report", str(tmp_path / "my runs"), "--out", str(tmp_path / "out"), "--what", "table2"])
+    assert "[5.00](../../my%20runs/a)" in (tmp_path / "out/tables/table2.md").read_text()
+
+
 def test_a_wrong_name_and_a_wrong_path_are_corrected(tmp_path, write_agent, capsys):
     write_agent(tmp_path / "a")
     assert main(["report", str(tmp_path / "a"), "--out", str(tmp_path / "o"), "--what", "tabel2"]) == 2
@@ -150,6 +172,17 @@ def test_there_is_every_table_and_every_measured_figure_of_the_paper():
     tables = [f"table{number}" for number in (1, 2, 3, *range(6, 18))]
     figures = [f"figure{number}" for number in (4, 5, 7, 10, 11, 12, 13, 14)]
     assert set(tables + figures) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_interval_is_made_of_a_published_spread(name):
+    """Fails if the paper's ± is taken for a standard error, or a statistic that its means do not give is guessed."""
+    published = [row for row in TABLES[name](Runs()).rows if row.source != "ours"]
+    assert published or name in ("outcomes", "efficiency")
+    for row in published:
+        assert all((value.low, value.high, value.n) == (None, None, None) for value in row.values.values())
+        if name == "aggregates":
+            assert {c for c, value in row.values.items() if value.value is not None} == {"mean", "median"}
 
 
 def test_costs_come_from_runs_and_from_the_record_of_a_benchmark(tmp_path, write_agent):
@@ -197,3 +230,16 @@ def test_openais_curves_stand_beside_ours_with_what_is_set_otherwise(tmp_path, w
     assert "num_levels 50 (200)" in page
     assert "network.encoder small (impala)" in page
     assert "encoder small (impala)" in (tmp_path / "out/figures/openai.svg").read_text()
+
+
+def test_a_figure_has_its_resolution_and_its_bytes_in_either_order(tmp_path):
+    """Fails if writing an SVG leaves its resolution to the PNG after it, or a date or a random name in the file."""
+    for number, kinds in enumerate((("svg", "png"), ("png", "svg"))):
+        figure = new_figure(4.0, 2.0)
+        figure.subplots().plot([0, 1], [0, 1])
+        for kind in kinds:
+            save(figure, tmp_path / f"{number}.{kind}")
+    png = (tmp_path / "0.png").read_bytes()
+    assert [int.from_bytes(png[start : start + 4], "big") for start in (16, 20)] == [600, 300]
+    save(figure, tmp_path / "again.svg")
+    assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "1.svg").read_bytes()

@@ -116,6 +116,62 @@ def test_claims_about_looks_are_decided_by_the_measurement(tmp_path):
     assert marks(tmp_path, 140, 141, 142, 143) == ["reproduced", "not tested", "reproduced", "not tested"]
 
 
+def timed(path, kind, **ratios):
+    """A record of a benchmark on both data sets; names of ratios are methods."""
+    scales = {"mnist": "small_cnn, 60000 images", "imagenette": "vgg9, 2000 images"}
+    rows = [
+        {"dataset": dataset, "method": method, "seconds": 1.0, "ratio": ratio, "scale": scale}
+        for dataset, scale in scales.items()
+        for method, ratio in ratios.items()
+    ]
+    record = {"kind": kind, "metrics": {"rows": rows}, "machine": {"processor": "made up"}}
+    path.write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("ratios", "mark"),
+    [
+        ({"clop": 1.0, "crop": 1.1, "rotation": 1.2, "cutout": 1.1, "random_conv": 1.3}, "reproduced"),
+        ({"clop": 1.0, "crop": 1.0, "rotation": 1.2, "cutout": 1.1, "random_conv": 1.3}, "partly"),
+        ({"clop": 1.2, "crop": 1.0, "rotation": 1.0, "cutout": 1.0, "random_conv": 1.0}, "contradicted"),
+        ({"clop": 1.0, "crop": 1.04, "rotation": 1.03, "cutout": 0.97, "random_conv": 1.0}, "not tested"),
+    ],
+)
+def test_times_that_differ_by_less_than_the_noise_decide_nothing(tmp_path, ratios, mark):
+    """Fails if three hundredths of a second in one record are a verdict."""
+    timed(tmp_path / "augment.json", "bench augment", **ratios)
+    found = {
+        claim.number: verdict for claim, verdict in verdicts(Evidence(Runs.find([tmp_path])), RULES, TESTS, BEYOND)
+    }
+    assert found[28].mark == mark
+    assert found[28].scale == "small_cnn, 60000 images, made up; vgg9, 2000 images, made up"
+
+
+def test_a_cost_is_negligible_where_every_record_says_so(tmp_path):
+    """Fails if agents are passed over where only classifiers were timed, or the other way round."""
+    timed(tmp_path / "augment.json", "bench augment", clop=1.01)
+    assert marks(tmp_path, 83, 174) == ["not tested", "partly"]
+    timed(tmp_path / "methods.json", "bench methods", clop=1.02)
+    assert marks(tmp_path, 83, 174) == ["reproduced", "reproduced"]
+    timed(tmp_path / "methods.json", "bench methods", clop=1.2)
+    assert marks(tmp_path, 83, 174) == ["contradicted", "partly"]
+
+
+def test_a_printed_accuracy_that_ours_misses_is_said_to_be_missed(tmp_path, write_classifier):
+    scale = {"train_images": 60_000, "scale": "small_cnn, 60000 images of mnist, 32 px, 30 epochs", "epochs": 30}
+    for method, test in (("plain", 82.0), ("batch_norm", 90.0)):
+        run = write_classifier(tmp_path / method, method, 0, test, **scale)
+        values = json.loads((run / "config.json").read_text())
+        values["config"]["image_size"] = 32
+        (run / "config.json").write_text(json.dumps(values))
+    found = {
+        claim.number: verdict for claim, verdict in verdicts(Evidence(Runs.find([tmp_path])), RULES, TESTS, BEYOND)
+    }
+    assert found[47].mark == "partly"
+    assert "plain 82.0 (n 1) against 81.6 ± 1.2;" in found[47].statistic
+    assert "batch_norm 90.0 (n 1) against 65.6 ± 7.7, outside" in found[47].statistic
+
+
 def test_the_gap_of_classifiers_is_that_of_training_and_test(tmp_path, write_classifier):
     """Fails if the test accuracy is taken for the gap: then the better one would have the larger gap."""
     for seed in range(3):

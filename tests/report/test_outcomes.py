@@ -3,6 +3,7 @@
 import pytest
 
 from clop.errors import UsageError
+from clop.report.build import TABLES, build
 from clop.report.efficiency import (
     common_training_return,
     curve_of,
@@ -32,6 +33,23 @@ def test_gaps_of_all_three_kinds(agents):
     assert percent_change(clop, ppo, "test").value == pytest.approx(100 * (8 - 5) / 5)
     assert clop.estimate("ratio").value == pytest.approx((7 / 8 + 8 / 10 + 9 / 12) / 3)
     assert clop.estimate("test_success").value == 50.0
+
+
+def test_there_is_no_percentage_of_a_return_that_is_not_positive(tmp_path, write_agent):
+    """Fails for −50 % where CLOP is better by a half: fruitbot starts below zero."""
+    for seed in range(3):
+        write_agent(tmp_path / f"p{seed}", "fruitbot", "ppo", seed, -1.0, -2.0)
+        write_agent(tmp_path / f"c{seed}", "fruitbot", "clop", seed, -1.0, -1.0)
+    clop, ppo = cells(Runs.find([tmp_path]).agents)
+    assert percent_change(clop, ppo, "test") is None
+    assert gap_percent_of_train(clop) is None
+    assert percent_change(clop, ppo, "gap").value == pytest.approx(-100)
+    assert percent_change(ppo, clop, "gap") is None
+    out = tmp_path / "out"
+    report = build([tmp_path], out, ["table15", "outcomes"])
+    assert "| n/a |" in " ".join((out / "tables/table15.md").read_text().split())
+    table = TABLES["outcomes"](report.runs)
+    assert {row.values["test / train"].value for row in table.rows} == {None}
 
 
 def test_the_gap_of_a_run_belongs_to_the_run(agents):

@@ -67,6 +67,71 @@ def test_unfinished_damaged_and_doubled_runs_are_reported(tmp_path, write_agent,
     assert len(kinds) == 6
 
 
+def change(path, *names, to):
+    """Write a value into a JSON file."""
+    values = json.loads(path.read_text())
+    place = values
+    for name in names[:-1]:
+        place = place[name]
+    place[names[-1]] = to
+    path.write_text(json.dumps(values))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda run: (run / "config.json").unlink(), "config.json cannot be read"),
+        (lambda run: (run / "metrics.jsonl").write_text('{"env_\n{}\n'), "metrics.jsonl cannot be read"),
+        (lambda run: (run / "metrics.jsonl").write_bytes(b"\xff\n"), "metrics.jsonl cannot be read"),
+        (lambda run: (run / "metrics.jsonl").write_text('{"episodic_return": 1.0}\n'), "lacks 'env_steps'"),
+        (lambda run: change(run / "summary.json", "test", "mean", to=float("nan")), "test.mean is nan"),
+        (lambda run: change(run / "summary.json", "test", "mean", to="5"), "test.mean is '5', expected a number"),
+        (lambda run: change(run / "summary.json", "train", "success_rate", to=None), "train.success_rate is None"),
+        (lambda run: change(run / "summary.json", "env_steps", to="5"), "env_steps is '5', expected an int"),
+        (lambda run: change(run / "config.json", "config", "seed", to=None), "seed is None, expected an int"),
+        (lambda run: change(run / "summary.json", "game", to="maze"), "'bigfish' and summary.json 'maze': of two runs"),
+    ],
+)
+def test_an_agent_that_cannot_go_into_a_table_is_said_to_be_damaged(tmp_path, write_agent, damage, said):
+    """Fails for what ends in a stack trace, in a table as nan, or nowhere."""
+    write_agent(tmp_path / "good", curve=[(1000, 1.0, None)])
+    damage(write_agent(tmp_path / "bad", seed=1, curve=[(1000, 1.0, None)]))
+    found = Runs.find([tmp_path])
+    assert [run.path.name for run in found.agents] == ["good"]
+    (problem,) = found.problems
+    assert (problem.path.name, problem.kind) == ("bad", "damaged")
+    assert said in problem.text
+
+
+@pytest.mark.parametrize(
+    ("names", "value", "said"),
+    [
+        (("test_accuracy",), {}, "test_accuracy is empty"),
+        (("test_accuracy", "usps"), "x", "test_accuracy of usps is 'x', expected a number"),
+        (("running_accuracy",), None, "running_accuracy is None, expected a number"),
+    ],
+)
+def test_a_classifier_that_cannot_go_into_a_table_is_said_to_be_damaged(tmp_path, write_classifier, names, value, said):
+    change(write_classifier(tmp_path / "bad") / "summary.json", *names, to=value)
+    (problem,) = Runs.find([tmp_path]).problems
+    assert (problem.kind, problem.text) == ("damaged", said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"kind": "bench augment", "metr', "Unterminated string"),
+        ('{"kind": "bench augment", "metrics": {"rows": [{"method": "crop"}]}}', "lacks 'dataset' in a row"),
+        ('{"kind": "saliency", "metrics": {}}', "lacks 'networks'"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_said_to_be_damaged(tmp_path, text, said):
+    (tmp_path / "record.json").write_text(text)
+    (problem,) = Runs.find([tmp_path]).problems
+    assert (problem.path.name, problem.kind) == ("record.json", "damaged")
+    assert said in problem.text
+
+
 def test_a_path_that_is_not_there_is_a_mistake(tmp_path):
     with pytest.raises(UsageError, match="nowhere does not exist"):
         Runs.find([tmp_path / "nowhere"])

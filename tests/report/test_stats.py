@@ -71,6 +71,26 @@ def test_the_probability_of_improvement_is_that_of_rliable():
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.015)
 
 
+def test_several_statistics_of_the_same_resamples_are_what_each_is_alone():
+    """Fails if one statistic moves on the random numbers of another, or changes the scores that it is given."""
+    kinds = [stats.mean, stats.median, stats.iqm, stats.optimality_gap]
+    together = stats.estimate_each(kinds, HAND, rng(), 5000)
+    assert together == [stats.estimate(kind, HAND, rng(), 5000) for kind in kinds]
+
+
+def test_an_interval_of_improvement_is_of_runs_drawn_from_both_methods():
+    """The wins of each resample, counted one by one; fails if the runs of one method are drawn for the other."""
+    x, y = np.array([[1.0], [2.0], [6.0]]), np.array([[1.5], [2.0], [0.0], [7.0]])
+    (found,), _ = stats.improvement(x, y, rng(), 400)
+    again = rng()
+    a, b = (again.integers(len(scores), size=(400, len(scores))) for scores in (x, y))
+    pairs = [
+        [x[i, 0] > y[j, 0] or 0.5 * (x[i, 0] == y[j, 0]) for i in mine for j in other]
+        for mine, other in zip(a, b, strict=True)
+    ]
+    assert (found.low, found.high) == pytest.approx(np.quantile(np.mean(pairs, axis=1), (0.025, 0.975)))
+
+
 def test_the_probability_of_improvement_by_hand():
     x, y = [[1.0, 5.0], [2.0, 5.0]], [[1.0, 5.0], [0.0, 6.0], [3.0, 7.0]]
     (first, second), over = stats.improvement(x, y, rng(), 100)

@@ -26,6 +26,7 @@ BENCHES: dict[str, Entry] = {
         "clop.bench.time_to_return", "training time to a return on unseen levels, against Stable-Baselines3"
     ),
     "sweep": Entry("clop.bench.sweep", "a sweep whose processes are killed at random, and what a sweep costs"),
+    "report": Entry("clop.bench.report", "a report on as many runs as the paper's, and that it is the same each time"),
     "methods": Entry("clop.bench.methods", "what each method costs in an update"),
     "vision": Entry("clop.bench.vision", "the classifier's training loop against a plain one"),
     "augment": Entry("clop.bench.augment", "what augmentations and CLOP cost, as the paper's table"),

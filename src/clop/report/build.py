@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 from clop.errors import UsageError, unknown_name
 from clop.files import write_atomic
@@ -45,7 +46,7 @@ class Report:
         return f"../runs.md#{name}"
 
     def _relative(self, path: Path, start: str = "tables") -> str:
-        return Path(os.path.relpath(path, self.out / start)).as_posix()
+        return quote(Path(os.path.relpath(path, self.out / start)).as_posix(), safe="/()=+,:@~")
 
     def write(self, name: str, text: str) -> None:
         path = self.out / name
@@ -86,7 +87,7 @@ class Report:
             ours = [row for row in table.rows if row.source == "ours"]
             filled = sum(len(row.values) for row in ours)
             kinds = f"[Markdown](tables/{name}.md), [CSV](tables/{name}.csv), [LaTeX](tables/{name}.tex)"
-            lines.append(f"- {table.title}: {filled or 'no'} {'number' if filled == 1 else 'numbers'} of ours. {kinds}")
+            lines.append(f"- {table.title}: {filled or 'no'} {_plural('number', filled)} of ours. {kinds}")
         if figures:
             lines += ["", "## Figures", ""]
         for name, drawn in figures.items():
@@ -125,13 +126,17 @@ def _about(link: str, path: Path, about: Mapping[str, object]) -> tuple[str, str
 
 def found_text(runs: Runs) -> str:
     """How much was found."""
-    kinds = [f"{len(runs.agents)} runs of agents", f"{len(runs.classifiers)} of classifiers"]
-    kinds.append(f"{len(runs.benchmarks)} records of benchmarks")
-    text = f"Made from {', '.join(kinds)}."
+    agents, benchmarks = len(runs.agents), len(runs.benchmarks)
+    text = f"Made from {agents} {_plural('run', agents)} of agents, {len(runs.classifiers)} of classifiers, "
+    text += f"{benchmarks} {_plural('record', benchmarks)} of benchmarks."
     if runs.problems:
         counts = {kind: sum(p.kind == kind for p in runs.problems) for kind in ("unfinished", "damaged", "duplicate")}
         text += " Left out: " + ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) + "."
     return text
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"
 
 
 def claims_page(runs: Runs, paths: Iterable[Path | str], out: Path) -> str:

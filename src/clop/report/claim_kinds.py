@@ -1,7 +1,6 @@
-"""Kinds of rules: how comparisons, printed numbers and costs become verdicts."""
+"""Kinds of rules: how comparisons and printed numbers become verdicts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from statistics import mean
 
 import numpy as np
@@ -15,8 +14,6 @@ from clop.report.published import supervised
 from clop.report.stats import Array, contrast_estimate, estimate_rows, generator, student_estimate, welch_estimate
 from clop.rl.games import normalised_return
 
-_NEGLIGIBLE = 1.05
-"""Up to this ratio a cost is called negligible."""
 _NOT_RUN = Verdict("not tested", "not run")
 
 Decide = Callable[[Evidence], Verdict]
@@ -203,14 +200,19 @@ def printed_accuracies(task: str, methods: Sequence[str], quantity: str = "test"
                 assert paper is not None
                 ours = student_estimate(group.values(quantity))
                 near.append(abs(ours.value - paper.mean) <= max(2 * (paper.std or 0.0), 0.5))
-                parts.append(f"{group.label} {ours.value:.1f} (n {ours.n}) against {paper}")
+                outside = "" if near[-1] else ", outside"
+                parts.append(f"{group.label} {ours.value:.1f} (n {ours.n}) against {paper}{outside}")
                 paths += [run.path for run in group.runs]
                 scale = group.scale
                 seen.add(method)
         if not parts:
             return Verdict("not tested", "not run at the paper's scale")
         missing = len(set(methods) - seen)
-        text = "within two ±: " + ", ".join(parts) + (f"; {missing} of {len(methods)} not run" if missing else "")
+        text = (
+            "within two ± unless said: "
+            + "; ".join(parts)
+            + (f"; {missing} of {len(methods)} not run" if missing else "")
+        )
         mark = "contradicted" if not any(near) else "reproduced" if all(near) and not missing else "partly"
         return Verdict(mark, text, scale, tuple(paths), whole=not missing)
 
@@ -248,90 +250,6 @@ def scarce(task: str) -> Decide:
         text = f"gain with {min(usable)} images − gain with {max(usable)}"
         scales = f"{four[0].scale}; {four[2].scale}"
         return decide([Comparison(task, text, difference, scales, paths_of(four))], [task])
-
-    return decide_it
-
-
-# ---- costs --------------------------------------------------------------------------------------------------------
-
-
-def _ratios(evidence: Evidence, kind: str, **row: str) -> dict[Path, float]:
-    return {
-        path: each["ratio"]
-        for path, record in evidence.runs.benchmarks.items()
-        if record["kind"] == kind
-        for each in record["metrics"]["rows"]
-        if all(each.get(name) == value for name, value in row.items())
-    }
-
-
-def cost_of_training(evidence: Evidence) -> Verdict:
-    """CLOP's part of an iteration, timed in turns."""
-    ratios = _ratios(evidence, "bench methods", method="clop")
-    return _costs("an iteration with CLOP takes", ratios, "the paper's network; clop bench methods")
-
-
-def _costs(what: str, ratios: Mapping[Path, float], scale: str) -> Verdict:
-    if not ratios:
-        return Verdict("not tested", "not measured")
-    text = f"{what} {', '.join(f'{ratio:.2f}' for ratio in ratios.values())} times as long as without"
-    return Verdict(_mark([ratio <= _NEGLIGIBLE for ratio in ratios.values()]), text, scale, tuple(ratios), whole=True)
-
-
-def _mark(each: Sequence[bool]) -> str:
-    return "reproduced" if all(each) else "partly" if any(each) else "contradicted"
-
-
-_SETS = ("mnist", "imagenette")
-
-
-def negligible(evidence: Evidence) -> Verdict:
-    """CLOP costs next to nothing, in agents and in classifiers."""
-    parts = [cost_of_training(evidence)]
-    for dataset in _SETS:
-        ratios = _ratios(evidence, "bench augment", method="clop", dataset=dataset)
-        parts.append(_costs(f"a pass over {dataset} takes", ratios, "bench augment"))
-    known = [part for part in parts if part.mark != "not tested"]
-    if not known:
-        return parts[0]
-    marks = {part.mark for part in known}
-    mark = "partly" if len(marks) > 1 or len(known) < len(parts) else marks.pop()
-    paths = tuple(dict.fromkeys(path for part in known for path in part.runs))
-    text, scale = "; ".join(part.statistic for part in known), "clop bench methods, clop bench augment"
-    return Verdict(mark, text, scale, paths, whole=len(known) == len(parts))
-
-
-def cheaper_than_pixels(evidence: Evidence) -> Verdict:
-    """A pass with CLOP is shorter than one with each augmentation of pixels, by a hundredth of the plain pass."""
-    parts, less, paths = [], [], []
-    for dataset in _SETS:
-        for path, clop in _ratios(evidence, "bench augment", method="clop", dataset=dataset).items():
-            for method in ("crop", "rotation", "cutout", "random_conv"):
-                other = _ratios(evidence, "bench augment", method=method, dataset=dataset).get(path)
-                if other is not None:
-                    less.append(other - clop > 0.01)
-                    parts.append(f"{dataset}, {method} {other:.2f} against {clop:.2f}")
-                    paths.append(path)
-    if not parts:
-        return Verdict("not tested", "not measured")
-    text = "times as long as a plain pass: " + ", ".join(parts)
-    return Verdict(_mark(less), text, "clop bench augment", tuple(dict.fromkeys(paths)), whole=True)
-
-
-def pass_costs(dataset: str, printed: Mapping[str, float]) -> Decide:
-    """Our ratios to a pass without augmentation lie within 0.05 of the printed ones."""
-
-    def decide_it(evidence: Evidence) -> Verdict:
-        parts, near, paths = [], [], []
-        for method, paper in printed.items():
-            for path, ratio in _ratios(evidence, "bench augment", method=method, dataset=dataset).items():
-                near.append(abs(ratio - paper) <= 0.05)
-                parts.append(f"{method} {ratio:.2f} against {paper:.2f}")
-                paths.append(path)
-        if not parts:
-            return Verdict("not tested", "not measured")
-        text = "ratios to none: " + ", ".join(parts)
-        return Verdict(_mark(near), text, "clop bench augment", tuple(dict.fromkeys(paths)), whole=True)
 
     return decide_it
 

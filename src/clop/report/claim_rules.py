@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from clop.report.claim_costs import cheaper_than_pixels, cost_of_training, negligible, pass_costs
 from clop.report.claim_evidence import (
     ALL,
     Find,
@@ -19,8 +20,6 @@ from clop.report.claim_kinds import (
     around,
     both,
     by_intervals,
-    cheaper_than_pixels,
-    cost_of_training,
     far_from_the_top,
     faster,
     fits,
@@ -28,9 +27,7 @@ from clop.report.claim_kinds import (
     lead_of_starpilot,
     majority,
     mean_reduction,
-    negligible,
     normalised_lead,
-    pass_costs,
     printed_accuracies,
     scarce,
     training_times,

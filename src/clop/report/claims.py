@@ -167,9 +167,10 @@ def page(found: Sequence[tuple[Claim, Verdict]], out: Path, command: str) -> str
         "way, or any, where it speaks of every case; *partly* in between; and *not tested* where there are no runs, "
         "fewer than three seeds, or intervals that decide nothing; then it says what to run, or why no run could "
         "decide it. Definitions count as reproduced where a test holds our code to them. Differences are oriented so "
-        "that positive supports the claim. Of runs that grew, those steps count that most seeds have. Our runs are "
-        "far smaller than "
-        "the paper's unless the scale says otherwise.",
+        "that positive supports the claim. Of runs that grew, those steps count that most seeds have. Printed "
+        "accuracies are reproduced by ours, of one run or more at the paper's scale, within two of their ± or half a "
+        "point. Ratios of times that are within 0.05 of each other are the same. A verdict is one at the scale of its "
+        "row: our runs are far smaller than the paper's unless the scale says otherwise.",
         "",
         ", ".join(f"{count} {mark}" for mark, count in counts.items()) + ".",
     ]

@@ -5,10 +5,11 @@ it is; steps to a return are therefore read off the best rising curve through th
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
 from clop.report.runs import AgentRun
@@ -24,10 +25,15 @@ def curve_of(run: AgentRun, split: str) -> Curve:
 
 def return_at(curve: Curve, steps: float) -> float | None:
     """The return after so many steps, between its neighbours; None outside the curve."""
-    if not curve or not curve[0][0] <= steps <= curve[-1][0]:
-        return None
-    xs, ys = _columns(curve)
-    return float(np.interp(steps, xs, ys))
+    found = float(returns_at(curve, steps))
+    return None if math.isnan(found) else found
+
+
+def returns_at(curve: Curve, steps: ArrayLike) -> NDArray[np.float64]:
+    """The returns after each of these steps; NaN outside the curve."""
+    if not curve:
+        return np.full(np.shape(steps), np.nan)
+    return np.interp(np.asarray(steps, dtype=np.float64), *_columns(curve), left=np.nan, right=np.nan)
 
 
 def steps_to(curve: Curve, level: float) -> float | None:

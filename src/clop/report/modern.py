@@ -1,37 +1,66 @@
 """Tables that the paper does not have: aggregates over games, outcomes of each game, efficiency."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
-from clop.report import stats
 from clop.report.efficiency import curve_of, return_at, steps_to
 from clop.report.outcomes import Cell, cells, compare
-from clop.report.paper_agents import METHODS, mean_of, steps_text
+from clop.report.paper_agents import METHODS, mean_of, order, steps_text
 from clop.report.published import read_table
 from clop.report.runs import AgentRun, Runs
 from clop.report.scores import Scores
-from clop.report.stats import student_estimate
+from clop.report.stats import Estimate, student_estimate
 from clop.report.tables import Row, Table, Value
 from clop.rl.games import GAMES, normalised_return
 
 
-def order(variant: str) -> tuple[int, str]:
-    """The paper's methods first, in its order."""
-    return (METHODS.index(variant) if variant in METHODS else len(METHODS), variant)
+@dataclass(frozen=True)
+class AtScale:
+    """The runs of all methods at one scale that were evaluated after so many steps, and their statistics over games."""
+
+    runs: tuple[AgentRun, ...]
+    steps: int
+    scores: Scores
+
+    @property
+    def methods(self) -> list[str]:
+        return sorted(self.scores.methods, key=order)
+
+    def paths(self, method: str) -> list[Path]:
+        """Of the runs that the statistics of a method are of."""
+        return [run.path for run in self.runs if run.variant == method and run.game in self.scores.common]
+
+    @cached_property
+    def aggregates(self) -> dict[str, dict[str, Estimate]]:
+        """By statistic and method."""
+        return self.scores.aggregates()
+
+    @cached_property
+    def improvement(self) -> dict[str, Estimate]:
+        """The probability over games that a run of a method beats one of PPO; empty without PPO."""
+        if "ppo" not in self.scores.methods:
+            return {}
+        return {m: self.scores.improvement(m, "ppo").over_games for m in self.methods if m != "ppo"}
 
 
-def scales(runs: Sequence[AgentRun]) -> dict[tuple[str, int], list[AgentRun]]:
-    """Runs on games of Procgen by scale and the steps after which they were evaluated."""
-    found: dict[tuple[str, int], list[AgentRun]] = {}
-    for run in runs:
-        for stage in run.stages:
-            if run.game in GAMES:
-                found.setdefault((run.scale_key, stage.env_steps), []).append(run)
-    return dict(sorted(found.items(), key=lambda item: (item[1][0].scale, item[0][1])))
+def at_scales(runs: Runs) -> list[AtScale]:
+    """Runs on games of Procgen by scale and steps, wherever the methods have a game in common."""
+    if "at_scales" not in runs.kept:
+        found: dict[tuple[str, int], list[AgentRun]] = {}
+        for run in runs.agents:
+            for stage in run.stages:
+                if run.game in GAMES:
+                    found.setdefault((run.scale_key, stage.env_steps), []).append(run)
+        ordered = sorted(found.items(), key=lambda item: (item[1][0].scale, item[0][1]))
+        every = [AtScale(tuple(group), steps, Scores.of(group, steps=steps)) for (_, steps), group in ordered]
+        runs.kept["at_scales"] = [one for one in every if one.scores.common]
+    return runs.kept["at_scales"]
 
 
-def aggregates(runs: Runs, reps: int = stats.REPS) -> Table:
+def aggregates(runs: Runs) -> Table:
     """Mean, median, IQM and optimality gap over games of the normalised return on unseen levels."""
     rows = []
     for method in METHODS:
@@ -43,29 +72,19 @@ def aggregates(runs: Runs, reps: int = stats.REPS) -> Table:
         known = {"mean": Value(float(np.mean(values))), "median": Value(float(np.median(values)))}
         known |= {"IQM": Value(None), "optimality gap": Value(None), "P(better than ppo)": Value(None)}
         rows.append(Row((method,), "paper", known, "5", "25 M", "authors-easy: impala, easy, 200 levels; 16 games"))
-    for (_, steps), group in scales(runs.agents).items():
-        scores = Scores.of(group, steps=steps)
-        if not scores.common:
-            continue
-        several = {
-            "mean": scores.mean(reps),
-            "median": scores.median(reps),
-            "IQM": scores.iqm(reps),
-            "optimality gap": scores.optimality_gap(reps=reps),
-        }
-        for method in sorted(scores.methods, key=order):
-            paths = [run.path for run in group if run.variant == method and run.game in scores.common]
-            values_of = {name: Value.of(found[method], paths) for name, found in several.items()}
-            if method != "ppo" and "ppo" in scores.methods:
-                base = [run.path for run in group if run.variant == "ppo" and run.game in scores.common]
-                better = scores.improvement(method, "ppo", reps).over_games
-                values_of["P(better than ppo)"] = Value.of(better, paths + base)
+    for one in at_scales(runs):
+        common = one.scores.common
+        names = ", ".join(common) if len(common) < len(GAMES) else "all"
+        scale = f"{one.runs[0].scale}; {len(common)} {'game' if len(common) == 1 else 'games'}: {names}"
+        for method in one.methods:
+            paths = one.paths(method)
+            values_of = {name: Value.of(found[method], paths) for name, found in one.aggregates.items()}
+            if method in one.improvement:
+                values_of["P(better than ppo)"] = Value.of(one.improvement[method], paths + one.paths("ppo"))
             elif method == "ppo":
                 values_of["P(better than ppo)"] = Value(None)
-            names = ", ".join(scores.common) if len(scores.common) < len(GAMES) else "all"
-            scale = f"{group[0].scale}; {len(scores.common)} games: {names}"
-            n = several["mean"][method].n
-            rows.append(Row((method,), "ours", values_of, str(n), steps_text(steps), scale))
+            n = one.aggregates["mean"][method].n
+            rows.append(Row((method,), "ours", values_of, str(n), steps_text(one.steps), scale))
     columns = ("mean", "median", "IQM", "optimality gap", "P(better than ppo)")
     notes = (
         "Normalised return on unseen levels, over the games that all methods at this scale have. Intervals are of the "
@@ -77,8 +96,7 @@ def aggregates(runs: Runs, reps: int = stats.REPS) -> Table:
 
 
 def outcomes(runs: Runs) -> Table:
-    """Every method on every game beside PPO: returns, gap, ratio, successes, and unseen levels at equal training "
-    "return."""
+    """Every method on every game beside PPO: returns, gap, ratio, successes, unseen levels at equal training return."""
     every = cells(runs.agents)
     bases = {_where(cell): cell for cell in every if cell.variant == "ppo"}
     rows = [
@@ -91,8 +109,7 @@ def outcomes(runs: Runs) -> Table:
     )
     notes = (
         "Means over seeds with Student's 95 % intervals, differences with Welch's, probabilities with the "
-        "bootstrap's; from "
-        "three seeds on.",
+        "bootstrap's; from three seeds on. Test / train is n/a where a training return is not positive.",
         "The training return in common is the highest that all runs of the method and of PPO have reached; what each "
         "has on "
         "unseen levels at that point compares them when they have learnt the same. It is read between evaluations of "
@@ -117,6 +134,8 @@ def _outcome(cell: Cell, base: Cell | None) -> Row:
             ("solved, test, %", "test_success"),
         )
     }
+    if min(cell.values("train")) <= 0:
+        values["test / train"] = Value(None)
     missing = ("test − ppo's", "P(better than ppo)", "training return in common", "test there", "ppo's test there")
     values |= {name: Value(None) for name in missing}
     if base is not None and base is not cell:

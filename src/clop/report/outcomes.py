@@ -6,6 +6,7 @@ of one game the bootstrap covers much less than it says (``docs/statistics.md``)
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 
 import numpy as np
 
@@ -157,8 +158,13 @@ def compare_all(every: Sequence[Cell], method: str, base: str = "ppo") -> list[C
     ]
 
 
-def percent_change(cell: Cell, base: Cell, quantity: str) -> Estimate:
-    """100 × (method − base) / base of the means over seeds, as in the paper; its interval is the bootstrap's."""
+def percent_change(cell: Cell, base: Cell, quantity: str) -> Estimate | None:
+    """100 × (method − base) / base of the means over seeds, as in the paper; its interval is the bootstrap's.
+
+    None where the base is not positive: a percentage of it would have the wrong sign.
+    """
+    if mean(base.values(quantity)) <= 0:
+        return None
 
     def change(samples: Sequence[stats.Array]) -> stats.Array:
         a, b = (sample[..., 0].mean(-1) for sample in samples)
@@ -169,8 +175,11 @@ def percent_change(cell: Cell, base: Cell, quantity: str) -> Estimate:
     return stats.estimate_rows(change, [np.array(each.values(quantity))[:, None] for each in (cell, base)], rng, _REPS)
 
 
-def gap_percent_of_train(cell: Cell) -> Estimate:
-    """100 × (test − train) / train of the means over seeds, as in the paper: negative is overfitting."""
+def gap_percent_of_train(cell: Cell) -> Estimate | None:
+    """100 × (test − train) / train of the means over seeds, as in the paper: negative is overfitting. None where the
+    training return is not positive."""
+    if mean(cell.values("train")) <= 0:
+        return None
 
     def share(samples: Sequence[stats.Array]) -> stats.Array:
         means = samples[0].mean(-2)  # a run keeps its two returns together

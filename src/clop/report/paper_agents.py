@@ -112,6 +112,11 @@ def _groups(runs: Sequence[AgentRun]) -> dict[tuple[str, str, int], dict[str, Ce
     return found
 
 
+def order(variant: str) -> tuple[int, str]:
+    """The paper's methods first, in its order."""
+    return (METHODS.index(variant) if variant in METHODS else len(METHODS), variant)
+
+
 def steps_text(steps: int) -> str:
     """``25 M``, ``1.016 M`` or ``100 352``."""
     return f"{round(steps / 1e6, 3):g} M" if steps >= 1_000_000 else f"{steps:,}".replace(",", " ")

@@ -13,6 +13,7 @@ from clop.report.runs import Runs
 from clop.report.tables import Row, Table, Value
 
 _STEPS = {"easy": 25_000_000, "hard": 200_000_000}
+_LEVELS = {"easy": 200, "hard": 500}
 
 
 def training_time(runs: Runs) -> Table:
@@ -31,7 +32,9 @@ def training_time(runs: Runs) -> Table:
         if (game, mode) in paper_rows:
             ppo, clop = (printed[game, mode, method] for method in ("ppo", "clop"))
             values = {"ppo, min": Value(ppo), "clop, min": Value(clop), "clop / ppo": Value(clop / ppo)}
-            rows.append(Row((game, mode), "paper", values, "", steps_text(_STEPS[mode]), "one RTX 3080"))
+            rows.append(
+                Row((game, mode), "paper", values, "", steps_text(_STEPS[mode]), f"{_scale(mode)}; one RTX 3080")
+            )
         whole = False
         for (other, other_mode, _, steps), both in found.items():
             if (other, other_mode) == (game, mode) and len(both) == 2:
@@ -39,7 +42,7 @@ def training_time(runs: Runs) -> Table:
                 whole = whole or steps >= _STEPS[mode]
         if (game, mode) in paper_rows and not whole:
             command = sweep_command("paper-cost", games=[game], methods=["ppo", "clop"])
-            rows.append(Row((game, mode), "ours", {}, "0", steps_text(_STEPS[mode]), "", command))
+            rows.append(Row((game, mode), "ours", {}, "0", steps_text(_STEPS[mode]), _scale(mode), command))
     return Table(
         "table6",
         "Table 6. Time of training with and without CLOP",
@@ -52,6 +55,10 @@ def training_time(runs: Runs) -> Table:
             "says little; clop bench methods times methods in turns.",
         ),
     )
+
+
+def _scale(mode: str) -> str:
+    return f"authors-{mode}: impala, {mode}, {_LEVELS[mode]} levels"
 
 
 def _time_row(game: str, mode: str, steps: int, both: Mapping[str, Cell]) -> Row:

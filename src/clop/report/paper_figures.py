@@ -10,7 +10,7 @@ from clop.report.drawing import Line
 from clop.report.efficiency import curve_of
 from clop.report.figures import new_figure
 from clop.report.outcomes import Cell, cells
-from clop.report.paper_agents import normalised, steps_text
+from clop.report.paper_agents import normalised, order, steps_text
 from clop.report.paper_vision import groups
 from clop.report.published import read_table
 from clop.report.runs import AgentRun, Runs
@@ -55,9 +55,12 @@ def _about(runs: Sequence[AgentRun], steps: int) -> str:
     return f"{runs[0].scale}; {steps_text(steps)} steps; {seeds_text(runs)}"
 
 
-def missing_text(games: Sequence[str], wanted: Sequence[str]) -> str:
-    """Which games are not there."""
+def missing_text(games: Sequence[str], wanted: Sequence[str], runs: Sequence[AgentRun] = ()) -> str:
+    """Which games are not there, and which methods of ``runs`` are on some of the games only."""
     missing = [game for game in wanted if game not in games]
+    there = {(run.variant, run.game) for run in runs}
+    methods = sorted({run.variant for run in runs}, key=order)
+    missing += [f"{method} on {game}" for method in methods for game in games if (method, game) not in there]
     return f"not run: {', '.join(missing)}" if missing else ""
 
 
@@ -76,14 +79,14 @@ def curves(
             panels: dict[str, list[Line]] = {}
             for game in dict.fromkeys(run.game for run in same):
                 names = dict.fromkeys(run.variant for run in same if run.game == game)
-                for name in sorted(names, key=lambda name: (name != "ppo", name)):
+                for name in sorted(names, key=order):
                     several = [run for run in same if (run.game, run.variant) == (game, name)]
                     for split in splits:
                         lines = [curve_of(run, split) for run in several]
                         dashed = split == "test" and len(splits) > 1
                         panels.setdefault(game, []).append(Line(name, lines, dashed))
             about = f"{title}\n{same[0].scale}; {seeds_text(same)}"
-            yield drawing.panels(about, panels, note=missing_text(list(panels), games))
+            yield drawing.panels(about, panels, note=missing_text(list(panels), games, same))
 
     return draw
 
@@ -141,7 +144,9 @@ def ablation(title: str, games: Sequence[str], wide: bool) -> Callable[[Runs], I
             panels = {game: v for game, v in panels.items() if any(name not in ("ppo", "clop") for name in v)}
             if panels:
                 about = f"{title}\n{_about(same, steps)}"
-                yield drawing.points(about, panels, "return on unseen levels", note=missing_text(list(panels), games))
+                yield drawing.points(
+                    about, panels, "return on unseen levels", note=missing_text(list(panels), games, same)
+                )
 
     return draw
 
@@ -178,7 +183,7 @@ def _bars(title: str, by_split: Mapping[str, Mapping[str, float]]) -> "Figure":
         axes.bar(range(len(ordered)), [values[game] for game in ordered], color=palette)
         axes.set_xticks(range(len(ordered)), ordered, rotation=90)
         axes.axhline(0, color="black", linewidth=0.8)
-        axes.set_title({"train": "training levels", "test": "unseen levels"}[split], fontsize=9)
+        drawing.name_panel(axes, {"train": "training levels", "test": "unseen levels"}[split])
         drawing.tidy(axes, "", "CLOP − IDAAC")
     drawing.head(figure, title)
     return figure
@@ -207,8 +212,7 @@ def depth(runs: Runs) -> Iterator["Figure"]:
                 seeds = " to ".join(dict.fromkeys(map(str, (counts[0], counts[-1]))))
                 title = f"Figure 14. Accuracy against the stage that CLOP follows\n{about[protocol]}; {seeds} seeds"
                 level = {task: ("plain network", plain[protocol])} if protocol in plain else {}
-                ticks = {stage: f"{stage:g}" for stage in sorted(values)}
-                yield drawing.against(title, {task: values}, level, "stage", "test accuracy, %", ticks)
+                yield drawing.against(title, {task: values}, level, "stage", "test accuracy, %")
 
 
 _BOTH = ("train", "test")

@@ -26,7 +26,10 @@ _INTERVAL = "In brackets the 95 % interval of the mean over seeds, from three se
 _BORROWED = (
     "In the paper only PPO, CLOP and IDAAC + CLOP are the authors' runs; the other columns are from other papers."
 )
-_RATIO = "Intervals of percentages are the bootstrap's over seeds, which is too narrow below ten seeds."
+_RATIO = (
+    "Intervals of percentages are the bootstrap's over seeds, which is too narrow below ten seeds. A percentage of "
+    "a number that is not positive is n/a."
+)
 _M1 = "The paper prints BigFish, CLOP as 19.2 ± 4.6 in its Tables 2 and 9 and as 19.2 ± 1.6 in Table 10."
 _TEST_ABOVE = (
     "Thirteen of the published columns taken from other papers have a higher test than training return, so their "

@@ -5,17 +5,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from clop.errors import UsageError
 from clop.experiments.summaries import AgentSummary, Stage, VisionSummary, check_version
 from clop.report import settings
+from clop.report.checks import check_agent, check_classifier, check_record
 
+_DAMAGE = (UsageError, KeyError, TypeError, AttributeError, ValueError, OSError)
+_OF_A_RUN = ("config.json", "summary.json")  # one of which may have been lost
 _POINTS = 400  # of a curve; runs of the paper's length have more, which no figure shows
 
 
-@dataclass(frozen=True)
-class CurvePoint:
+class CurvePoint(NamedTuple):
     """A line of the metrics of an agent."""
 
     env_steps: int
@@ -124,6 +126,8 @@ class Runs:
     saliency: Mapping[Path, Mapping[str, Any]] = field(default_factory=dict)
     """Records of ``clop saliency --measure``."""
     problems: tuple[Problem, ...] = ()
+    kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What several tables and figures are made of, by name, so that it is computed once."""
 
     @classmethod
     def find(cls, paths: Iterable[Path | str]) -> "Runs":
@@ -143,21 +147,20 @@ class Runs:
                 elif about["kind"] == "agent":
                     agents.append(_agent(folder, about))
                 elif about["kind"] == "vision":
-                    values = _read(folder / "summary.json")
-                    classifiers.append(
-                        VisionRun(folder, about, VisionSummary.fromdict(values, folder / "summary.json"))
-                    )
+                    classifiers.append(_classifier(folder, about))
                 else:
                     problems.append(Problem(folder, "damaged", f"holds a run of unknown kind {about['kind']!r}"))
-            except (UsageError, KeyError, TypeError, AttributeError) as error:
-                why = f"lacks {error}" if isinstance(error, KeyError) else str(error)
-                problems.append(Problem(folder, "damaged", why))
+            except _DAMAGE as error:
+                problems.append(Problem(folder, "damaged", _why(error)))
         for path in _json_files(paths):
-            values = _read_quietly(path)
-            if str(values.get("kind", "")).startswith("bench ") and "metrics" in values:
-                benchmarks[path] = values
-            elif values.get("kind") == "saliency" and "metrics" in values:
-                saliency[path] = values
+            try:
+                values = json.loads(path.read_text())
+                kind = str(values.get("kind", "")) if isinstance(values, dict) else ""
+                if kind.startswith("bench ") or kind == "saliency":
+                    check_record(values)
+                    (saliency if kind == "saliency" else benchmarks)[path] = values
+            except _DAMAGE as error:
+                problems.append(Problem(path, "damaged", _why(error)))
         agents, twice = _once(agents, _agent_identities)
         classifiers, again = _once(classifiers, _vision_identities)
         return cls(tuple(agents), tuple(classifiers), benchmarks, saliency, (*problems, *twice, *again))
@@ -172,8 +175,8 @@ def _folders(paths: Iterable[Path | str]) -> Iterator[Path]:
     for path in map(Path, paths):
         if not path.exists():
             raise UsageError(f"{path} does not exist; expected a run, a sweep, or a folder that holds some")
-        found = [path] if (path / "config.json").exists() else sorted(p.parent for p in path.rglob("config.json"))
-        for folder in found:
+        found = {path} if (path / "config.json").exists() else {p.parent for n in _OF_A_RUN for p in path.rglob(n)}
+        for folder in sorted(found):
             if folder.resolve() not in seen:
                 seen.add(folder.resolve())
                 yield folder
@@ -184,7 +187,7 @@ def _json_files(paths: Iterable[Path | str]) -> Iterator[Path]:
         if path.suffix == ".json":
             yield path
         elif not (path / "config.json").exists():
-            inside = {"config.json", "summary.json", "sweep.json"}
+            inside = {"config.json", "summary.json"}
             yield from sorted(
                 p for p in path.rglob("*.json") if p.name not in inside and p.parent.name != "evaluations"
             )
@@ -200,45 +203,49 @@ def _read(path: Path) -> dict[str, Any]:
     return values
 
 
-def _read_quietly(path: Path) -> dict[str, Any]:
-    """Nothing for a JSON file of something else."""
-    try:
-        return _read(path)
-    except UsageError:
-        return {}
-
-
 def _agent(folder: Path, about: Mapping[str, Any]) -> AgentRun:
     values = _read(folder / "summary.json")
-    run = AgentRun(folder, about, AgentSummary.fromdict(values, folder / "summary.json").stages)
-    _ = run.variant, run.scale, run.scale_key  # a config that lacks a setting is found here
+    summary = AgentSummary.fromdict(values, folder / "summary.json")
+    check_agent(about["config"], summary)
+    run = AgentRun(folder, about, summary.stages)
+    _ = run.variant, run.scale, run.scale_key, run.train_curve, run.test_curve  # what is damaged is found here
     return run
+
+
+def _classifier(folder: Path, about: Mapping[str, Any]) -> VisionRun:
+    summary = VisionSummary.fromdict(_read(folder / "summary.json"), folder / "summary.json")
+    check_classifier(about["config"], summary)
+    return VisionRun(folder, about, summary)
+
+
+def _why(error: Exception) -> str:
+    return f"lacks {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _how_far(folder: Path, about: Mapping[str, Any]) -> str:
     config = about.get("config", {})
-    points = _lines(folder / "metrics.jsonl")
-    last = json.loads(points[-1]) if points else {}
+    last = _rows(folder / "metrics.jsonl", lambda lines: lines[-1:])
     if about.get("kind") == "agent":
-        return f"at {last.get('env_steps', 0)} of {config.get('total_timesteps')} steps"
-    return f"at {last.get('epoch', 0):.2g} of {config.get('epochs')} epochs"
+        return f"at {last[0]['env_steps'] if last else 0} of {config.get('total_timesteps')} steps"
+    return f"at {last[0].get('epoch', 0) if last else 0:.2g} of {config.get('epochs')} epochs"
 
 
-def _lines(path: Path) -> list[str]:
-    """Those that are complete; the last one of a killed run may not be."""
-    text = path.read_text() if path.exists() else ""
-    return text[: text.rfind("\n") + 1].splitlines()
+def _rows(path: Path, choose: Callable[[list[bytes]], list[bytes]]) -> list[dict[str, Any]]:
+    """Some lines of metrics. The last one of a killed run may not be complete, and is not one of them."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    try:
+        return json.loads(b"[" + b",".join(choose(lines)) + b"]")  # at once, which is faster than line by line
+    except ValueError as error:
+        raise UsageError(f"{path.name} cannot be read: {error}") from None
+
+
+def _thinned(lines: list[bytes]) -> list[bytes]:
+    every, last = -(-len(lines) // _POINTS), len(lines) - 1
+    return [line for i, line in enumerate(lines) if (last - i) % every == 0 or b'"test_return"' in line]
 
 
 def _curve(path: Path) -> list[CurvePoint]:
-    lines = _lines(path)
-    every = -(-len(lines) // _POINTS)
-    last = len(lines) - 1
-    kept = [line for i, line in enumerate(lines) if (last - i) % every == 0 or '"test_return"' in line]
-    try:
-        rows = [json.loads(line) for line in kept]
-    except ValueError as error:
-        raise UsageError(f"{path} is damaged: {error}") from None
+    rows = _rows(path, _thinned)
     return [CurvePoint(row["env_steps"], row.get("episodic_return"), row.get("test_return")) for row in rows]
 
 

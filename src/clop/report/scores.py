@@ -14,6 +14,14 @@ from clop.report.runs import AgentRun, Runs
 from clop.report.stats import Estimate
 from clop.rl.games import GAMES, normalised_return
 
+AGGREGATES: Mapping[str, stats.Statistic] = {
+    "mean": stats.mean,
+    "median": stats.median,
+    "IQM": stats.iqm,
+    "optimality gap": stats.optimality_gap,
+}
+"""Statistics over games, see :mod:`clop.report.stats`."""
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -127,19 +135,33 @@ class Scores:
 
     def mean(self, reps: int = stats.REPS, seed: int = 0) -> dict[str, Estimate]:
         """Mean over games, by method."""
-        return self._each("mean", stats.mean, reps, seed)
+        return self.aggregates({"mean": stats.mean}, reps, seed)["mean"]
 
     def median(self, reps: int = stats.REPS, seed: int = 0) -> dict[str, Estimate]:
         """Median over games of the mean over seeds, by method."""
-        return self._each("median", stats.median, reps, seed)
+        return self.aggregates({"median": stats.median}, reps, seed)["median"]
 
     def iqm(self, reps: int = stats.REPS, seed: int = 0) -> dict[str, Estimate]:
         """Interquartile mean of all runs, by method."""
-        return self._each("iqm", stats.iqm, reps, seed)
+        return self.aggregates({"IQM": stats.iqm}, reps, seed)["IQM"]
 
     def optimality_gap(self, target: float = 1.0, reps: int = stats.REPS, seed: int = 0) -> dict[str, Estimate]:
         """How far runs fall short of ``target``, by method; less is better."""
-        return self._each("optimality gap", lambda scores: stats.optimality_gap(scores, target), reps, seed)
+        gap = {"gap": lambda scores: stats.optimality_gap(scores, target)}
+        return self.aggregates(gap, reps, seed)["gap"]
+
+    def aggregates(
+        self, statistics: Mapping[str, stats.Statistic] = AGGREGATES, reps: int = stats.REPS, seed: int = 0
+    ) -> dict[str, dict[str, Estimate]]:
+        """Statistics over games, by their names and by method; all from the same resamples, so that one alone is what
+        it is among others."""
+        found: dict[str, dict[str, Estimate]] = {name: {} for name in statistics}
+        for method in self.by_method:
+            rng = stats.generator(seed, "aggregates", method)
+            each = stats.estimate_each(list(statistics.values()), self.of_method(method), rng, reps)
+            for name, one in zip(statistics, each, strict=True):
+                found[name][method] = one
+        return found
 
     def profile(self, taus: ArrayLike, reps: int = 2000, seed: int = 0) -> dict[str, list[Estimate]]:
         """The share of runs above each score, by method."""
@@ -156,12 +178,6 @@ class Scores:
         rng = stats.generator(seed, "improvement", x, y)
         each, over = stats.improvement(self.of_method(x, games), self.of_method(y, games), rng, reps)
         return Improvement(x, y, dict(zip(games, each, strict=True)), over)
-
-    def _each(self, name: str, statistic: stats.Statistic, reps: int, seed: int) -> dict[str, Estimate]:
-        return {
-            method: stats.estimate(statistic, self.of_method(method), stats.generator(seed, name, method), reps)
-            for method in self.by_method
-        }
 
 
 @dataclass(frozen=True)

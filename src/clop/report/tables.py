@@ -16,7 +16,7 @@ Link = Callable[["Value"], str]
 
 @dataclass(frozen=True)
 class Value:
-    """A number of a table; None is one that what was published does not allow to compute."""
+    """A number of a table; None is one that cannot be computed from what was published, or has no meaning."""
 
     value: float | None
     std: float | None = None
@@ -28,7 +28,10 @@ class Value:
     """Folders of the runs it comes from."""
 
     @classmethod
-    def of(cls, found: Estimate, runs: Sequence[Path] = (), std: float | None = None) -> "Value":
+    def of(cls, found: Estimate | None, runs: Sequence[Path] = (), std: float | None = None) -> "Value":
+        """Of an estimate, or none where it has no meaning."""
+        if found is None:
+            return cls(None)
         return cls(found.value, std, found.low, found.high, found.n, tuple(runs))
 
     def text(self, digits: int) -> str:
