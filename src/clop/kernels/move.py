@@ -1,7 +1,8 @@
 """Move the positions of feature maps by permutations: the compiled loop behind ``torch.ops.clop.permute`` on the CPU.
 
-It is a copy in another order, and memory bandwidth is its limit. Three things keep it near: values move as machine
-words of the largest size that fits, whatever their dtype; maps with channels innermost are read in order and written
+It is a copy in another order, and memory bandwidth is its limit. Four things keep it near: values move as machine
+words of the largest size that fits, whatever their dtype, and where possible as whole vectors (see
+:mod:`clop.kernels.shuffle`); maps with channels innermost are read in order and written
 scattered, which is faster than the reverse; and the loop runs on the threads torch already has. A second pool would
 fight with torch's, whose threads spin for a while after each operation.
 """
@@ -23,6 +24,8 @@ from clop.kernels.shuffle import VECTOR, plan, shuffle_rows, shuffles
 
 _PARALLEL_FROM = 1 << 16  # bytes; below, waking threads costs more than it saves
 _CHUNK = 1 << 16  # bytes of map that a thread takes at a time
+
+_STEPS = 6  # vectors that a vector of the result comes from, on average; with more, single words are as fast
 
 _compiler_function: Callable[..., Any] = intrinsic  # its own types describe the compiler's view, not the caller's
 
@@ -156,12 +159,16 @@ def _shuffler(word_size: int) -> _Loop:
             else:
                 index[k] = permutation[k]
         within, starts, sources, masks = plan(index, source.dtype)
+        few_steps = starts[-1] <= _STEPS * (len(starts) - 1)
         while True:
             row = _take_ticket(words) * chunk
             end = min(row + chunk, outer)
             if row >= end:
                 return
-            shuffle_rows(source[row:end], target[row:end], within, starts, sources, masks)
+            if few_steps:
+                shuffle_rows(source[row:end], target[row:end], within, starts, sources, masks)
+            else:
+                _gather_words(source[row:end], target[row:end], index)
 
     return _Loop.of(move)
 
