@@ -113,7 +113,7 @@ def test_of_rl_the_public_names_alone_come_from_the_experiments_and_only_when_as
 
 def test_the_layer_imports_nothing_from_the_experiments():
     layer = {"functional.py", "layer.py", "insertion.py"} | {
-        f"kernels/{name}.py" for name in ("draw", "move", "operators", "jit")
+        f"kernels/{name}.py" for name in ("draw", "move", "shuffle", "operators", "jit")
     }
     for module in ("clop.vision", "clop.rl", "clop.report", "clop.experiments"):
         assert not importers(module) & layer

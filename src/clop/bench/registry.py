@@ -25,6 +25,7 @@ BENCHES: dict[str, Entry] = {
     "return": Entry(
         "clop.bench.time_to_return", "training time to a return on unseen levels, against Stable-Baselines3"
     ),
+    "evaluate": Entry("clop.bench.evaluate", "an evaluation, by protocol and number of processes"),
     "sweep": Entry("clop.bench.sweep", "a sweep whose processes are killed at random, and what a sweep costs"),
     "report": Entry("clop.bench.report", "a report on as many runs as the paper's, and that it is the same each time"),
     "methods": Entry("clop.bench.methods", "what each method costs in an update"),

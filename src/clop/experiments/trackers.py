@@ -8,7 +8,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from clop.errors import UsageError, unknown_name
 from clop.experiments.run_folder import RunFolder
@@ -45,7 +45,7 @@ class Wandb:
     are the same numbers, and the service keeps the first.
     """
 
-    mode: str | None = None
+    mode: Literal["offline"] | None = None
     """As ``WANDB_MODE`` says if None."""
 
     def __init__(self, folder: RunFolder, done: int) -> None:

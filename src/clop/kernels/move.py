@@ -1,7 +1,8 @@
 """Move the positions of feature maps by permutations: the compiled loop behind ``torch.ops.clop.permute`` on the CPU.
 
-It is a copy in another order, and memory bandwidth is its limit. Three things keep it near: values move as machine
-words of the largest size that fits, whatever their dtype; maps with channels innermost are read in order and written
+It is a copy in another order, and memory bandwidth is its limit. Four things keep it near: values move as machine
+words of the largest size that fits, whatever their dtype, and where possible as whole vectors (see
+:mod:`clop.kernels.shuffle`); maps with channels innermost are read in order and written
 scattered, which is faster than the reverse; and the loop runs on the threads torch already has. A second pool would
 fight with torch's, whose threads spin for a while after each operation.
 """
@@ -10,7 +11,7 @@ import ctypes
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,9 +20,12 @@ from numba.extending import intrinsic
 from torch import Tensor
 
 from clop.kernels.jit import callback, jit
+from clop.kernels.shuffle import VECTOR, plan, shuffle_rows, shuffles
 
 _PARALLEL_FROM = 1 << 16  # bytes; below, waking threads costs more than it saves
 _CHUNK = 1 << 16  # bytes of map that a thread takes at a time
+
+_STEPS = 6  # vectors that a vector of the result comes from, on average; with more, single words are as fast
 
 _compiler_function: Callable[..., Any] = intrinsic  # its own types describe the compiler's view, not the caller's
 
@@ -51,11 +55,12 @@ def permute(x: Tensor, permutations: Tensor, inverse: bool) -> Tensor:
         permutations: int64 of shape (N or 1, C or 1, positions), contiguous.
         inverse: ``y[n, c, p[n, c, k]] = x[n, c, k]`` instead.
     """
+    n, c = x.shape[:2]
     samples, channels, positions = permutations.shape
     if (
-        samples not in (1, x.shape[0])
-        or channels not in (1, x.shape[1])
-        or x.shape[0] * x.shape[1] * positions != x.numel()
+        samples not in (1, n)
+        or channels not in (1, c)
+        or n * c * positions != x.numel()
         or permutations.dtype != torch.int64
         or not permutations.is_contiguous()
     ):  # the loop below trusts them
@@ -63,31 +68,41 @@ def permute(x: Tensor, permutations: Tensor, inverse: bool) -> Tensor:
             f"permutations of maps {tuple(x.shape)}: expected contiguous int64 of shape (N or 1, C or 1, positions), "
             f"got {permutations.dtype} {tuple(permutations.shape)}"
         )
+    item = x.element_size()
     if x.is_contiguous():
-        rows, inner, repeat = x.shape[0] * x.shape[1], x.element_size(), x.shape[1] if channels == 1 else 1
+        rows, inner, repeat = n * c, item, c if channels == 1 else 1
     else:
         assert channels == 1, "with channels innermost, whole positions move"
-        rows, inner, repeat = x.shape[0], x.shape[1] * x.element_size(), 1
+        rows, inner, repeat = n, c * item, 1
     word = min(8, inner & -inner)  # bytes, the largest power of two that divides
+    count = samples * channels
+    whole = positions > 0 and positions * word % VECTOR == 0
+    by_vectors = count == 1 and inner == word and whole and shuffles(word)
+    loop = _shuffler(word) if by_vectors else _mover(word)
     y = torch.empty_like(x)
-    threads = torch.get_num_threads() if y.nbytes >= _PARALLEL_FROM else 1
+    threads = torch.get_num_threads() if rows * positions * inner >= _PARALLEL_FROM else 1
     # A chunk begins with a copy of the permutation in another type, which one thread alone need not repeat.
     chunk = max(1, _CHUNK // max(1, positions * inner)) if threads > 1 else max(1, rows)
-    task = _Task(
-        *(x.data_ptr(), y.data_ptr(), permutations.data_ptr()),
-        *(rows, positions, inner // word, repeat, samples * channels),
-        *(inverse, chunk, 0),
-    )
-    _run(_mover(word), task, threads)
+    pointers = x.data_ptr(), y.data_ptr(), permutations.data_ptr()
+    task = _Task(*pointers, rows, positions, inner // word, repeat, count, inverse, chunk, 0)
+    if threads > 1 and (team := openmp_team()) is not None:
+        team(loop.address, ctypes.addressof(task), threads, 0)
+    else:
+        loop.call(ctypes.addressof(task))
     return y
 
 
-def _run(loop: Any, task: _Task, threads: int) -> None:
-    team = openmp_team()
-    if threads > 1 and team is not None:
-        team(loop.address, ctypes.addressof(task), threads, 0)
-    else:
-        loop.ctypes(ctypes.cast(ctypes.byref(task), ctypes.POINTER(ctypes.c_int64)))
+class _Loop(NamedTuple):
+    """A compiled loop over a :class:`_Task`."""
+
+    compiled: Any  # kept, or its code is freed
+    address: int
+    call: Callable[[int], None]
+
+    @classmethod
+    def of(cls, compiled: Any) -> "_Loop":
+        # What numba offers as a function of ctypes takes twice as long to call.
+        return cls(compiled, compiled.address, ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled.address))
 
 
 @functools.cache
@@ -122,11 +137,46 @@ def _pointer(typing_context: Any, address: Any, word: Any) -> Any:
     return types.CPointer(word.instance_type)(types.int64, word), generate
 
 
+_WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}  # by their bytes
+
+
 @functools.cache
-def _mover(word_size: int) -> Any:
+def _shuffler(word_size: int) -> _Loop:
+    """The loop over a :class:`_Task` with one permutation of rows that fill whole vectors, compiled on first use."""
+    word = _WORDS[word_size]
+
+    @callback
+    def move(words: Any) -> None:
+        task = carray(words, 11)
+        outer, positions, inverse, chunk = task[3], task[4], task[8] != 0, task[9]
+        source = carray(_pointer(task[0], word), (outer, positions))
+        target = carray(_pointer(task[1], word), (outer, positions))
+        permutation = carray(_pointer(task[2], types.uint64), positions)
+        index = np.empty(positions, np.int64)
+        for k in range(positions):
+            if inverse:
+                index[permutation[k]] = k
+            else:
+                index[k] = permutation[k]
+        within, starts, sources, masks = plan(index, source.dtype)
+        few_steps = starts[-1] <= _STEPS * (len(starts) - 1)
+        while True:
+            row = _take_ticket(words) * chunk
+            end = min(row + chunk, outer)
+            if row >= end:
+                return
+            if few_steps:
+                shuffle_rows(source[row:end], target[row:end], within, starts, sources, masks)
+            else:
+                _gather_words(source[row:end], target[row:end], index)
+
+    return _Loop.of(move)
+
+
+@functools.cache
+def _mover(word_size: int) -> _Loop:
     """The loop over a :class:`_Task` for words of this many bytes, compiled on first use."""
-    integers = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
-    word, pair = integers[word_size], integers[min(8, 2 * word_size)]
+    word, pair = _WORDS[word_size], _WORDS[min(8, 2 * word_size)]
     bits = np.uint64(8 * word_size)
 
     @callback
@@ -164,7 +214,7 @@ def _mover(word_size: int) -> Any:
                     _gather_words(source_rows[row:stop], target_rows[row:stop], index)
                 row = stop
 
-    return move
+    return _Loop.of(move)
 
 
 @jit

@@ -121,7 +121,8 @@ def _channels_innermost(x: Tensor) -> bool:
 
 def _permute_cpu(x: Tensor, permutations: Tensor, inverse: bool = False) -> Tensor:
     move = _moving().permute
-    x = x.resolve_conj().resolve_neg()  # views that hold other bytes than their values
+    if x.is_conj() or x.is_neg():  # views that hold other bytes than their values
+        x = x.resolve_conj().resolve_neg()
     if x.is_contiguous():
         return move(x, permutations, inverse)
     return _in_format_of(x, permutations, lambda x: move(x, permutations, inverse))

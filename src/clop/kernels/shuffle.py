@@ -1,0 +1,148 @@
+"""Move rows of words by shuffles of whole vectors, on processors with AVX-512.
+
+Word by word, a row of 64 floats takes 64 loads. But the 64 bytes of a vector of the result come from few vectors of the
+row, its own and those of neighbouring positions, and one instruction puts the words of one of them where they belong.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+
+from clop.kernels.jit import jit
+
+VECTOR = 64  # bytes
+_ROWS = 4  # that share the reading of a step; more, and maps of 32×32 fall out of the nearest cache
+_NEAR = 1 << 13  # bytes of rows that stay in that cache beside their results
+_INSTRUCTIONS = {2: "hi", 4: "si", 8: "di"}  # by bytes of a word: llvm.x86.avx512.permvar.….512
+
+_compiler_function: Callable[..., Any] = intrinsic  # its own types describe the compiler's view, not the caller's
+
+
+@functools.cache
+def shuffles(word_size: int) -> bool:
+    """Whether words of this many bytes can be moved so, by the code that numba makes on this machine."""
+    features = cpu_target.target_context.codegen().magic_tuple()[2]
+    return word_size in _INSTRUCTIONS and "+avx512bw" in features.split(",")
+
+
+@jit
+def plan(index: Any, word: Any) -> tuple[Any, Any, Any, Any]:
+    """Which vectors of a row each vector of the result is made of.
+
+    Args:
+        index: Position that each position of the result is read from, as many as fill whole vectors.
+        word: Type of a word.
+
+    Returns:
+        For each word the place in the vector it comes from; where the steps of each vector of the result begin, and
+        those of the last end; for each step the first position of the vector that is read, and a bit for each word that
+        it gives.
+    """
+    within = np.empty(len(index), word)
+    lanes = VECTOR // within.itemsize
+    vectors = len(index) // lanes
+    starts = np.zeros(vectors + 1, np.int64)
+    sources = np.empty(len(index), np.int64)
+    masks = np.empty(len(index), np.uint64)
+    end = 0
+    for vector in range(vectors):
+        start = end
+        for lane in range(lanes):
+            k = vector * lanes + lane
+            within[k] = index[k] % lanes
+            source = index[k] - index[k] % lanes
+            step = start
+            while step < end and sources[step] != source:
+                step += 1
+            if step == end:
+                sources[end], masks[end] = source, np.uint64(0)
+                end += 1
+            masks[step] |= np.uint64(1) << np.uint64(lane)
+        starts[vector + 1] = end
+    return within, starts, sources, masks
+
+
+@jit
+def shuffle_rows(source: Any, target: Any, within: Any, starts: Any, sources: Any, masks: Any) -> None:
+    """Move the words of each row, (rows, positions) to the same, by what :func:`plan` returned.
+
+    One vector of some rows, then the next of the same rows: the processor guesses how many steps come, and is wrong
+    wherever their number changes.
+    """
+    rows, positions = target.shape
+    lanes = VECTOR // target.itemsize
+    at_once = max(1, _NEAR // (positions * target.itemsize * _ROWS)) * _ROWS
+    for first in range(0, rows, at_once):
+        last = min(first + at_once, rows)
+        whole = last - (last - first) % _ROWS
+        for vector in range(positions // lanes):
+            k, start, end = vector * lanes, starts[vector], starts[vector + 1]
+            for row in range(first, whole, _ROWS):
+                _shuffle_four(source, target, row, k, within, sources, masks, start, end)
+            for row in range(whole, last):
+                _shuffle_one(source, target, row, k, within, sources, masks, start, end)
+
+
+def _shuffle(rows: int) -> Any:
+    """One vector of the result, at position ``k``, in this many rows from ``row`` on; see :func:`shuffle_rows`."""
+
+    def shuffle(
+        typing_context: Any,
+        source: Any,
+        target: Any,
+        row: Any,
+        k: Any,
+        within: Any,
+        sources: Any,
+        masks: Any,
+        start: Any,
+        end: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            def array(number: int) -> Any:
+                return context.make_array(signature.args[number])(context, builder, arguments[number])
+
+            bits = signature.args[0].dtype.bitwidth
+            lanes = 8 * VECTOR // bits
+            vector = ir.VectorType(ir.IntType(bits), lanes)
+            name = f"llvm.x86.avx512.permvar.{_INSTRUCTIONS[bits // 8]}.512"
+            permute = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector, vector]), name)
+
+            def place(words: Any, offset: Any) -> Any:
+                return builder.bitcast(builder.gep(words, [offset]), vector.as_pointer())
+
+            def load(words: Any, offset: Any) -> Any:
+                loaded = builder.load(place(words, offset))
+                loaded.align = bits // 8
+                return loaded
+
+            _, _, row, k, _, _, _, start, end = arguments
+            positions = cgutils.unpack_tuple(builder, array(0).shape)[1]
+            offsets = [builder.mul(builder.add(row, row.type(i)), positions) for i in range(rows)]
+            order = load(array(4).data, k)
+            results = [cgutils.alloca_once_value(builder, order) for _ in offsets]
+            with cgutils.for_range_slice(builder, start, end, start.type(1)) as (step, _):
+                first = builder.load(builder.gep(array(5).data, [step]))
+                mask = builder.trunc(builder.load(builder.gep(array(6).data, [step])), ir.IntType(lanes))
+                mask = builder.bitcast(mask, ir.VectorType(ir.IntType(1), lanes))
+                for offset, result in zip(offsets, results, strict=True):
+                    moved = builder.call(permute, [load(array(0).data, builder.add(offset, first)), order])
+                    builder.store(builder.select(mask, moved, builder.load(result)), result)
+            for offset, result in zip(offsets, results, strict=True):
+                builder.store(builder.load(result), place(array(1).data, builder.add(offset, k))).align = bits // 8
+            return context.get_dummy_value()
+
+        arrays = source, target, types.int64, types.int64, within, sources, masks, types.int64, types.int64
+        return types.void(*arrays), generate
+
+    return _compiler_function(shuffle)
+
+
+_shuffle_four, _shuffle_one = _shuffle(_ROWS), _shuffle(1)
