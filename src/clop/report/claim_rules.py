@@ -109,8 +109,8 @@ _CRITIC = agents("clop", "clop(critic=*", games=_STUDIED)
 _FOCUSED = all_of(focus(_RANDOM, "ppo"), focus(_RANDOM, "clop(channel_consistent=False)"))
 _RETURNS = all_of(agents("clop", "ppo"), agents("clop", _NO_CONSISTENCY))
 _LOOK = "clop saliency RUNS --measure looks.json"
-_AUGMENT = "clop bench augment --json augment.json"
-_BENCH = "clop bench methods --json methods.json && " + _AUGMENT
+_AUGMENT = "clop bench augment --json"
+_BENCH = "clop bench methods --json && " + _AUGMENT
 _TRAIN = "for m in ppo weight_decay dropout batch_norm; do clop train coinrun --method $m; done"
 
 RULES: Mapping[int, Rule] = {
@@ -165,7 +165,7 @@ RULES: Mapping[int, Rule] = {
     80: _hard(agents("clop", "rad*", games=_HARD, mode="hard"), _HARD),
     81: _hard(agents("clop", "ppo", games=_HARD, mode="hard"), _HARD, ("ppo", "clop")),
     82: _hard(faster("clop", "ppo", "test", _HARD, "hard"), _HARD, ("ppo", "clop")),
-    83: Rule(cost_of_training, "clop bench methods --json methods.json"),
+    83: Rule(cost_of_training, "clop bench methods --json"),
     84: _hard(agents("ppo", "rad(aug=cutout*", games=_HARD, mode="hard"), _HARD),
     85: _hard(agents("clop", "dropout", games=_HARD, mode="hard"), _HARD, ("clop", "dropout")),
     88: _easy(_leads("clop", _FIRST), _FIRST, METHODS),

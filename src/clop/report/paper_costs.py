@@ -90,7 +90,7 @@ def augmentation_time(runs: Runs) -> Table:
             values = {"seconds": Value(seconds), "ratio to none": Value(seconds / plain)}
             rows.append(Row((dataset, method), "paper", values, scale="one RTX 3080"))
             ours = [_cost_row(dataset, method, path, row) for path, row in _rows(records, dataset, method)]
-            command = "clop bench augment --json augment.json"
+            command = "clop bench augment --json"
             rows += ours or [Row((dataset, method), "ours", {}, command=command)]
     return Table(
         "table7",
