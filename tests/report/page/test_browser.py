@@ -209,6 +209,7 @@ def test_a_number_leads_to_its_runs(visit):
     page = visit.page
     page.click("#results td a >> nth=0")
     opened = page.locator("details.runs[open]")
+    opened.first.wait_for()  # a script unfolds it when the address has changed
     assert opened.count() == 1
     assert "clop train bigfish" in opened.inner_text()
     assert "made up" in opened.inner_text()  # the machine
@@ -221,7 +222,7 @@ def test_a_number_of_several_methods_leads_to_their_runs(visit):
     place = page.evaluate("location.hash")
     assert place.startswith("#list-")
     page.click(f"{place} a >> nth=0")
-    assert page.locator(page.evaluate("location.hash")).get_by_text("clop train bigfish").first.is_visible()
+    page.locator(page.evaluate("location.hash")).get_by_text("clop train bigfish").first.wait_for(state="visible")
 
 
 def test_claims_can_be_filtered_by_verdict_and_words(visit):
