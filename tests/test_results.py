@@ -93,7 +93,7 @@ def test_the_page_of_speeds_has_those_of_the_records():
         compared = ("", "", "")
         if row["ratio"]:
             compared = (row["baseline"], f"{row['ratio']:.2f}", "{:.2f} to {:.2f}".format(*row["quartiles"]))
-        assert (name, f"{row['images_per_second']:.0f}", *compared) in cells
+        assert (name, f"{row['images_per_second']:.0f}", *compared, share(row)) in cells
     costs = {}
     for row in RunRecord.read(ROOT / "results/bench/augment.json").metrics["rows"]:
         costs.setdefault(row["method"], []).extend([row["ratio"], row["paper_ratio"]])
