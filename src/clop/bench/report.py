@@ -10,10 +10,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from clop.bench.bars import Row, result
 from clop.bench.benchmark import BenchSettings, Report, Result, silent
 from clop.errors import UsageError
 from clop.experiments.run_folder import origin
@@ -56,24 +56,10 @@ class Settings(BenchSettings):
                 raise UsageError(f"{name} must be at most {most}, got {getattr(self, name)}")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line: what was measured, and its bar."""
-
-    what: str
-    value: float
-    unit: str
-    bar: str
-
-    def asdict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
 def run(settings: Settings, report: Report = silent) -> Result:
     rows, load = measure(settings, report)
-    cells = [[row.what, f"{row.value:.{0 if row.unit.startswith('of') else 2}f} {row.unit}", row.bar] for row in rows]
     note = f"load of the machine before each report: {', '.join(f'{one:.1f}' for one in load)}"
-    return Result(rows, ["what", "measured", "bar"], cells, note, {"load": load})
+    return result(rows, note, {"load": load})
 
 
 def measure(settings: Settings, report: Report = silent) -> tuple[list[Row], list[float]]:

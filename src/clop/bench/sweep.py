@@ -13,10 +13,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from clop.bench.bars import Row, result
 from clop.bench.benchmark import BenchSettings, Report, Result, silent
 from clop.errors import UsageError
 from clop.experiments.run_folder import RunFolder, read_checkpoint
@@ -53,23 +54,9 @@ class Settings(BenchSettings):
     """Decides whom a kill hits, not when it is felt."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line: what was measured, ours, and what it is compared with."""
-
-    what: str
-    value: float
-    unit: str
-    bar: str
-
-    def asdict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
 def run(settings: Settings, report: Report = silent) -> Result:
     rows, killed = measure(settings, report)
-    cells = [[row.what, f"{row.value:.2f} {row.unit}".strip(), row.bar] for row in rows]
-    return Result(rows, ["what", "measured", "bar"], cells, f"killed: {killed}", {"killed": killed})
+    return result(rows, f"killed: {killed}", {"killed": killed})
 
 
 def measure(settings: Settings, report: Report = silent) -> tuple[list[Row], dict[str, int]]:
