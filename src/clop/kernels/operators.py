@@ -165,7 +165,7 @@ def _save(ctx: Any, inputs: tuple[Tensor, Tensor, bool], output: Tensor) -> None
 
 def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
     (permutations,) = ctx.saved_tensors
-    again = permute if torch.is_grad_enabled() or traced() or _transforms_active() else _Permute.forward
+    again = permute if torch.is_grad_enabled() or traced() or transforms_active() else _Permute.forward
     return again(gradient, permutations, not ctx.inverse), None, None
 
 
@@ -203,7 +203,7 @@ torch.library.register_autograd("clop::permute", _backward, setup_context=_save)
 
 # Function.apply inspects a signature at each call, 40 µs; its base class does not, and serves without transforms.
 _apply = super(torch.autograd.Function, _Permute).apply
-_transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 
 
 def permute(x: Tensor, permutations: Tensor, inverse: bool = False) -> Tensor:
@@ -212,5 +212,5 @@ def permute(x: Tensor, permutations: Tensor, inverse: bool = False) -> Tensor:
         permutations = permutations.to(x.device, non_blocking=True)
     if traced() or type(x) is not Tensor:
         return torch.ops.clop.permute(x, permutations, inverse)
-    apply: Callable[..., Tensor] = _Permute.apply if _transforms_active() else _apply
+    apply: Callable[..., Tensor] = _Permute.apply if transforms_active() else _apply
     return apply(x, permutations, inverse)

@@ -2,6 +2,7 @@
 
 from torch import nn
 
+from clop.kernels.pool import MaxPool
 from clop.rl.encoders.base import Builder, Encoder, ReLU, Residual, Shape, Stage
 
 
@@ -17,7 +18,7 @@ class Impala(Encoder):
     def stage(self, name: str, build: Builder, before: Shape, after: Shape) -> nn.Module:
         layers = [
             build.convolution(f"{name}.conv", before[0], (after[0], *before[1:])),
-            nn.MaxPool2d(3, stride=2, padding=1),
+            MaxPool(),
             Residual(f"{name}.residual1", build, after),
             Residual(f"{name}.residual2", build, after),
         ]

@@ -1,0 +1,104 @@
+"""Max pooling by vectors: numbers, gradients, memory and graphs are those of torch's own, to the bit."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from clop.kernels import pool
+from clop.kernels.pool import MaxPool
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def plain(x):
+    return F.max_pool2d(x, 3, stride=2, padding=1)
+
+
+def maps(*shape):
+    """With many equal numbers, so that which of them is the greatest matters."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).mul(3).round()
+    return x.to(memory_format=torch.channels_last)
+
+
+def with_gradient(function, x):
+    x = x.detach().requires_grad_()
+    y = function(x)
+    weights = torch.linspace(-1, 1, y.numel()).view_as(y) ** 3  # of many sizes, so that the order of sums shows
+    return y, torch.autograd.grad(y, x, weights)[0]
+
+
+def assert_same(x):
+    for ours, theirs in zip(with_gradient(MaxPool(), x), with_gradient(plain, x), strict=True):
+        assert torch.equal(ours.view(torch.int32), theirs.view(torch.int32))
+        assert ours.stride() == theirs.stride()
+
+
+@pytest.mark.parametrize("size", [(64, 64), (8, 8), (7, 7), (7, 10), (10, 7), (2, 2), (2, 5), (1, 1), (1, 6), (3, 1)])
+@pytest.mark.parametrize("channels", [16, 48])
+def test_pooled_and_gradient_are_those_of_torch(size, channels):
+    """Fails for a border that is read, a window that is missed, and the last of equals taken instead of the first."""
+    assert pool._fits(maps(3, channels, *size))
+    assert_same(maps(3, channels, *size))
+
+
+def test_infinities_and_what_is_not_a_number():
+    """Fails where nothing is greater than minus infinity, or a comparison with what is not a number is believed."""
+    x = maps(2, 16, 9, 9)
+    x[0] = -torch.inf
+    x[1, :, ::3, ::2] = torch.nan
+    x[1, :, 1::4] = torch.inf
+    assert_same(x)
+
+
+def test_a_gradient_in_another_layout():
+    x = maps(2, 16, 8, 8).requires_grad_()
+    gradient = torch.randn(2, 16, 4, 4)
+    (ours,), (theirs,) = (torch.autograd.grad(f(x), x, gradient) for f in (MaxPool(), plain))
+    assert torch.equal(ours, theirs)
+
+
+def test_without_gradients():
+    x = maps(2, 16, 8, 8)
+    with torch.inference_mode():
+        assert torch.equal(MaxPool()(x), plain(x))
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        maps(2, 16, 8, 8).contiguous(),
+        maps(2, 8, 8, 8),
+        maps(2, 16, 8, 8).double(),
+        maps(2, 16, 8, 8).bfloat16(),
+        maps(2, 16, 8, 8)[0],
+        maps(2, 32, 8, 8)[:, ::2],
+        torch.empty(0, 16, 8, 8).to(memory_format=torch.channels_last),
+    ],
+    ids=["channels outermost", "8 channels", "float64", "bfloat16", "one map", "every second channel", "no map"],
+)
+def test_what_the_kernel_does_not_take_goes_to_torch(x):
+    assert not pool._fits(x)
+    assert torch.equal(MaxPool()(x), plain(x))
+
+
+def test_more_threads_go_to_torch():
+    torch.set_num_threads(2)
+    assert not pool._fits(maps(2, 16, 8, 8))
+
+
+def test_graphs_have_the_plain_operator():
+    """Fails when a graph that leaves this process, as for ONNX, holds a function of ours."""
+    program = torch.export.export(MaxPool(), (maps(2, 16, 8, 8),))
+    names = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
+    assert any("max_pool2d" in name for name in names)
+
+
+def test_transforms_of_torch_func():
+    x = maps(2, 16, 8, 8)
+    assert torch.equal(torch.func.vmap(MaxPool())(x[None]), plain(x)[None])
