@@ -22,8 +22,8 @@ from torch import Tensor
 from clop.kernels.jit import callback, jit
 from clop.kernels.shuffle import VECTOR, plan, shuffle_rows, shuffles
 
-_PARALLEL_FROM = 1 << 16  # bytes; below, waking threads costs more than it saves
-_CHUNK = 1 << 16  # bytes of map that a thread takes at a time
+_PARALLEL_FROM = 1 << 19  # bytes; below, waking threads costs more than it saves
+_CHUNK = 1 << 18  # bytes of map that a thread takes at a time; it begins by reading the permutation
 
 _STEPS = 6  # vectors that a vector of the result comes from, on average; with more, single words are as fast
 
