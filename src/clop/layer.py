@@ -61,26 +61,16 @@ class CLOP(nn.Module):
         self._swaps = self._alpha > 0  # read instead of alpha where a compiler would take its value for a constant
 
     def forward(self, x: Tensor) -> Tensor:
-        if operators.traced():
-            return self._forward_compiled(x)
-        return functional.clop(
-            x,
-            self.alpha,
-            self.training,
-            variant=self.variant,
-            local=self.local,
-            channel_consistent=self.channel_consistent,
-            per_sample=self.per_sample,
-            generator=self.generator,
-        )
-
-    def _forward_compiled(self, x: Tensor) -> Tensor:
-        """The same with an operator that looks up alpha and generator at each call, so that neither is compiled in."""
+        # functional.clop without the checks that setting alpha, or building the layer, has made.
         functional.check_maps(x)
         if not (self.training and self._swaps):
             return x
         shape = functional.permutations_shape(x, self.channel_consistent, self.per_sample)
-        return operators.permute(x, torch.ops.clop.draw_for(self._key, x.shape[2:], *shape, device="cpu"))
+        if operators.traced():  # by an operator that looks alpha and generator up, so that neither is compiled in
+            permutations = torch.ops.clop.draw_for(self._key, x.shape[2:], *shape, device="cpu")
+        else:
+            permutations = operators.draw(x.shape[2:], *shape, self._alpha, self.variant, self.local, self.generator)
+        return operators.permute(x, permutations)
 
     def extra_repr(self) -> str:
         settings = [f"alpha={self.alpha:g}"]
