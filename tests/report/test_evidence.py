@@ -1,6 +1,6 @@
 """The plan's questions: what was planned, what was run, and what decides.
 
-``python tests/report/test_evidence.py`` writes the tables of ``docs/evidence.md`` anew after runs were added.
+``python tests/report/test_evidence.py`` writes the tables and figures of ``docs/evidence.md`` anew after new runs.
 """
 
 import re
@@ -19,6 +19,8 @@ from clop.report.evidence import (
     decisions,
     verdict,
 )
+from clop.report.evidence_figures import EVIDENCE_FIGURES
+from clop.report.figures import save
 from clop.report.runs import Runs
 from clop.report.stats import Estimate
 
@@ -38,6 +40,13 @@ def test_the_page_has_the_tables_of_the_records():
     text = PAGE.read_text()
     assert {block[2] for block in _BLOCK.finditer(text)} == set(EVIDENCE_TABLES)
     assert with_tables(text) == text
+
+
+def test_the_page_shows_every_figure():
+    text = PAGE.read_text()
+    for figure in EVIDENCE_FIGURES:
+        assert f"(../results/evidence/{figure.name}.png)" in text
+        assert (ROOT / f"results/evidence/{figure.name}.png").is_file()
 
 
 def test_the_questions_are_those_of_the_sweep():
@@ -142,5 +151,23 @@ def test_scarce_data_is_decided_by_the_difference_of_gains(tmp_path, write_class
     assert row.values["test, points"].value == pytest.approx(-7.0)
 
 
+def test_a_figure_has_the_seeds_of_both_methods_and_what_they_did(runs):
+    """Fails if a question is drawn twice, a seed is missing, or the two kinds of levels change places."""
+    (figure,) = next(figure for figure in EVIDENCE_FIGURES if figure.name == "evidence-gaps").draw(runs)
+    (axes,) = (axes for axes in figure.axes if axes.get_visible())
+    assert axes.get_title() == "bigfish, 50 levels\n1 M steps; 5 seeds"
+    lines = [tuple(line.get_ydata()) for line in axes.lines if len(line.get_ydata())]
+    assert len(lines) == 2 * (5 + 1)
+    assert lines[0] == (3.0, 1.0)  # trained, unseen
+
+
+def test_without_runs_nothing_is_drawn():
+    for figure in EVIDENCE_FIGURES:
+        assert list(figure.draw(Runs())) == []
+
+
 if __name__ == "__main__":
     PAGE.write_text(with_tables(PAGE.read_text()))
+    for figure in EVIDENCE_FIGURES:
+        for drawn in figure.draw(Runs.find([ROOT / "results"])):
+            save(drawn, ROOT / f"results/evidence/{figure.name}.png")

@@ -14,6 +14,7 @@ from clop.report.claim_evidence import Evidence
 from clop.report.claim_rules import RULES
 from clop.report.claim_words import BEYOND, TESTS
 from clop.report.evidence import EVIDENCE_TABLES
+from clop.report.evidence_figures import EVIDENCE_FIGURES
 from clop.report.figures import save
 from clop.report.modern_figures import OTHER_FIGURES
 from clop.report.paper_figures import PAPER_FIGURES, PaperFigure
@@ -22,8 +23,9 @@ from clop.report.runs import Runs
 from clop.report.tables import Table, Value, markdown
 
 TABLES: dict[str, Callable[[Runs], Table]] = {**PAPER_TABLES, **OTHER_TABLES}
-FIGURES: Mapping[str, PaperFigure] = {figure.name: figure for figure in (*PAPER_FIGURES, *OTHER_FIGURES)}
-NAMES = tuple(dict.fromkeys((*TABLES, *EVIDENCE_TABLES, *FIGURES, "claims")))
+FIGURES: dict[str, PaperFigure] = {figure.name: figure for figure in (*PAPER_FIGURES, *OTHER_FIGURES)}
+_ASKED_FOR = {figure.name: figure for figure in EVIDENCE_FIGURES}
+NAMES = tuple(dict.fromkeys((*TABLES, *EVIDENCE_TABLES, *FIGURES, *_ASKED_FOR, "claims")))
 _KINDS = ("svg", "png")
 
 
@@ -63,7 +65,7 @@ class Report:
     def figure(self, name: str) -> list[str]:
         """Draw a figure at every scale there is, and return the names of the drawings."""
         names = []
-        for number, drawn in enumerate(FIGURES[name].draw(self.runs), 1):
+        for number, drawn in enumerate((FIGURES | _ASKED_FOR)[name].draw(self.runs), 1):
             names.append(name if number == 1 else f"{name}-{number}")
             for kind in _KINDS:
                 path = self.out / "figures" / f"{names[-1]}.{kind}"
@@ -160,7 +162,8 @@ def build(paths: Iterable[Path | str], out: Path | str, what: Sequence[str] = ()
     report = Report(Runs.find(paths), Path(out))
     wanted = [name for name in (*TABLES, *EVIDENCE_TABLES) if name in what] if what else TABLES
     tables = {name: report.table(name) for name in wanted}
-    figures = {name: report.figure(name) for name in FIGURES if not what or name in what}
+    drawn = [name for name in (*FIGURES, *_ASKED_FOR) if name in what] if what else FIGURES
+    figures = {name: report.figure(name) for name in drawn}
     if not what or "claims" in what:
         report.write("claims.md", claims_page(report.runs, paths, report.out))
     if tables or figures:

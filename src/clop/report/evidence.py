@@ -76,7 +76,7 @@ def agents(runs: Runs) -> Table:
     rows = []
     for question in QUESTIONS:
         found = question.find(runs.agents)
-        if not question.required and not _new(question, found):
+        if not shown(question, found):
             continue
         for method in question.methods:
             labels = (question.name, question.game, method)
@@ -93,10 +93,10 @@ def agents(runs: Runs) -> Table:
     return Table("evidence-agents", "Agents", ("question", "game", "method"), tuple(_QUANTITIES), tuple(rows), notes)
 
 
-def _new(question: Question, found: Mapping[str, Cell]) -> bool:
-    """Whether there is more than the required part of a question has: more seeds add to the same runs."""
+def shown(question: Question, found: Mapping[str, Cell]) -> bool:
+    """Whether a question was required, or has more than the required part of it: more seeds add to the same runs."""
     required = [q.seeds for q in QUESTIONS if q.required and (q.game, q.steps) == (question.game, question.steps)]
-    return any(len(cell.runs) > max(required, default=0) for cell in found.values())
+    return question.required or any(len(cell.runs) > max(required, default=0) for cell in found.values())
 
 
 _QUANTITIES = {"train": "train", "test": "test", "gap": "gap", "test / train": "ratio"}
@@ -120,7 +120,7 @@ def decisions(runs: Runs) -> Table:
             found = {**main, **found}
         else:
             pairs = [("clop", "ppo")]
-            if not question.required and not _new(question, found):
+            if not shown(question, found):
                 continue
         for method, base in pairs:
             compared = compare(found[method], found[base]) if method in found and base in found else None
@@ -206,10 +206,10 @@ class Task:
         return found
 
 
-_ALPHA_RUNS = tuple(f"clop(alpha={alpha})" for alpha in _ALPHAS)
+ALPHA_RUNS = tuple(f"clop(alpha={alpha})" for alpha in _ALPHAS)
 TASKS = (
     Task("Table 1 completed", "mnist-usps", "small_cnn", 60_000, 30, ("plain", *_OTHERS, "clop"), 1),
-    Task("alpha", "mnist-usps", "small_cnn", 10_000, 10, ("plain", *_ALPHA_RUNS, "clop"), 5),
+    Task("alpha", "mnist-usps", "small_cnn", 10_000, 10, ("plain", *ALPHA_RUNS, "clop"), 5),
     Task("what CLOP is made of", "mnist-usps", "small_cnn", 10_000, 10, ("clop", *_ABLATIONS), 5),
     Task("scarce data", "mnist-usps", "small_cnn", 500, 200, ("plain", *_OTHERS, "clop"), 5),
     Task("scarce data", "mnist-usps", "small_cnn", 2_000, 50, ("plain", *_OTHERS, "clop"), 5),

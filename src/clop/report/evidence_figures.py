@@ -1,0 +1,134 @@
+"""Drawings of what came of ``results/evidence/PLAN.md``."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clop.report import drawing
+from clop.report.drawing import Line
+from clop.report.efficiency import curve_of
+from clop.report.evidence import ALPHA_RUNS, COMMAND, QUESTIONS, TASKS, Question, Task, shown
+from clop.report.figures import new_figure
+from clop.report.outcomes import Cell
+from clop.report.paper_agents import steps_text
+from clop.report.paper_figures import PaperFigure
+from clop.report.runs import Runs
+from clop.report.stats import Estimate, student_estimate
+
+if TYPE_CHECKING:
+    from clop.report.figures import Figure
+
+_SPLITS = ("train", "test")
+_PAPERS_ALPHA = 0.9  # on MNIST
+
+
+def _compared(runs: Runs) -> Iterator[tuple[Question, dict[str, Cell]]]:
+    """The questions that compare CLOP with PPO and have runs of both."""
+    for question in QUESTIONS:
+        found = question.find(runs.agents)
+        if {"ppo", "clop"} <= set(found) and shown(question, found):
+            yield question, {name: found[name] for name in ("ppo", "clop")}
+
+
+def _panel(question: Question, found: dict[str, Cell]) -> str:
+    seeds = " and ".join(dict.fromkeys(str(len(cell.runs)) for cell in found.values()))
+    return f"{question.game}, {question.levels} levels\n{steps_text(question.steps)} steps; {seeds} seeds"
+
+
+def gaps(runs: Runs) -> Iterator["Figure"]:
+    """From training levels to unseen ones: a thin line for each seed, a thick one for the mean."""
+    compared = list(_compared(runs))
+    if not compared:
+        return
+    columns = min(3, len(compared))
+    rows = -(-len(compared) // columns)
+    figure = new_figure(3.2 * columns, 2.6 * rows + 1.0)
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    colour = drawing.colours(["ppo", "clop"])
+    for axes in grid[len(compared) :]:
+        axes.set_visible(False)
+    for axes, (question, found) in zip(grid, compared, strict=False):
+        for name, cell in found.items():
+            _slopes(axes, cell, colour[name])
+        drawing.name_panel(axes, _panel(question, found))
+        drawing.tidy(axes, "", "return")
+        axes.set_xticks([0, 1], ["training levels", "unseen levels"])
+        axes.set_xlim(-0.15, 1.15)
+    drawing.legend(figure, colour)
+    drawing.head(figure, "Return on training levels and on unseen ones: each seed, and the mean")
+    yield figure
+
+
+def _slopes(axes: Any, cell: Cell, colour: str) -> None:
+    values = np.array([cell.values(split) for split in _SPLITS])
+    axes.plot([0, 1], values, color=colour, linewidth=0.8, alpha=0.5)
+    axes.plot([0, 1], values.mean(1), "o-", color=colour, linewidth=2.2, markersize=5)
+
+
+def curves(runs: Runs) -> Iterator["Figure"]:
+    """Returns while training, on training levels and on unseen ones."""
+    panels: dict[str, list[Line]] = {}
+    for question, found in _compared(runs):
+        panels[_panel(question, found)] = [
+            Line(name, [_until(curve_of(run, split), cell.env_steps) for run in cell.runs], dashed=split == "test")
+            for name, cell in found.items()
+            for split in _SPLITS
+        ]
+    if panels:
+        yield drawing.panels("Returns while training, mean over seeds, and each seed faintly", panels, columns=2)
+
+
+def _until(curve: drawing.Curve, end: float) -> drawing.Curve:
+    return [point for point in curve if point[0] <= end]
+
+
+def alphas(runs: Runs) -> Iterator["Figure"]:
+    """Accuracy on USPS against alpha."""
+    task = next(task for task in TASKS if task.name == "alpha")
+    found = task.find(runs)
+    names = {"clop": _PAPERS_ALPHA} | {name: float(name[len("clop(alpha=") : -1]) for name in ALPHA_RUNS}
+    values = {alpha: student_estimate(found[name].values("test")) for name, alpha in names.items() if name in found}
+    if not values:
+        return
+    panel = f"{task.task}: {task.scale}"
+    level = {panel: ("plain", student_estimate(found["plain"].values("test")))} if "plain" in found else {}
+    yield drawing.against("Accuracy by alpha, 95 % intervals over seeds", {panel: values}, level, "alpha", "test, %")
+
+
+def images(runs: Runs) -> Iterator["Figure"]:
+    """Accuracy on USPS against the number of images."""
+    tasks = sorted((task for task in TASKS if task.name.endswith(" data")), key=lambda task: task.images)
+    lines: dict[str, list[tuple[Task, Estimate]]] = {}
+    for task in tasks:
+        found = task.find(runs)
+        for method in task.methods:
+            if method in found:
+                lines.setdefault(method, []).append((task, student_estimate(found[method].values("test"))))
+    if not lines:
+        return
+    figure = new_figure(6.4, 4.0)
+    axes = figure.subplots()
+    colour = drawing.colours(list(lines))
+    for place, (method, points) in enumerate(lines.items()):
+        # Side by side, or their intervals would hide each other.
+        xs = [task.images * 1.04 ** (place - 1.5) for task, _ in points]
+        axes.plot(xs, [one.value for _, one in points], color=colour[method], linewidth=1, alpha=0.6)
+        for x, (_, one) in zip(xs, points, strict=True):
+            drawing.draw_interval(axes, x, one, colour[method], drawing.marker(place), vertical=True)
+    axes.set_xscale("log")
+    axes.set_xticks([task.images for task in tasks], [f"{task.images}" for task in tasks])
+    axes.minorticks_off()
+    drawing.tidy(axes, "training images; 100 000 seen in all", "test, %")
+    drawing.legend(figure, colour)
+    drawing.head(figure, f"{tasks[0].task}: accuracy by number of images, 95 % intervals over seeds")
+    yield figure
+
+
+EVIDENCE_FIGURES = (
+    PaperFigure("evidence-gaps", "From training levels to unseen ones", gaps, COMMAND),
+    PaperFigure("evidence-curves", "Returns while training", curves, COMMAND),
+    PaperFigure("evidence-alpha", "Accuracy by alpha", alphas, COMMAND),
+    PaperFigure("evidence-images", "Accuracy by number of images", images, COMMAND),
+)
+"""Of this repository's plan, so that a report has them only when they are asked for."""
