@@ -16,18 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numba import carray, types  # type: ignore[attr-defined]
-from numba.extending import intrinsic
 from torch import Tensor
 
 from clop.kernels.jit import callback, jit
 from clop.kernels.shuffle import VECTOR, plan, shuffle_rows, shuffles
+from clop.kernels.vectors import compiler_function
 
 _PARALLEL_FROM = 1 << 19  # bytes; below, waking threads costs more than it saves
 _CHUNK = 1 << 18  # bytes of map that a thread takes at a time; it begins by reading the permutation
 
 _STEPS = 6  # vectors that a vector of the result comes from, on average; with more, single words are as fast
-
-_compiler_function: Callable[..., Any] = intrinsic  # its own types describe the compiler's view, not the caller's
 
 
 class _Task(ctypes.Structure):
@@ -118,7 +116,7 @@ def openmp_team() -> Callable[..., None] | None:
     return None
 
 
-@_compiler_function
+@compiler_function
 def _take_ticket(typing_context: Any, words: Any) -> Any:
     """Count ``_Task.next`` up and return what it was, in one indivisible step."""
 
@@ -129,7 +127,7 @@ def _take_ticket(typing_context: Any, words: Any) -> Any:
     return types.int64(words), generate
 
 
-@_compiler_function
+@compiler_function
 def _pointer(typing_context: Any, address: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))

@@ -12,20 +12,12 @@ import torch
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from clop.kernels.jit import jit
 from clop.kernels.operators import traced, transforms_active
-
-LANES = 16
-"""Channels of a vector."""
-
-_compiler_function: Callable[..., Any] = intrinsic  # its own types describe the compiler's view, not the caller's
-_INT = ir.IntType(64)
-_FLOATS = ir.VectorType(ir.FloatType(), LANES)
-_BYTES = ir.VectorType(ir.IntType(8), LANES)
+from clop.kernels.vectors import BYTES, FLOATS, INT, LANES, Vectors, compiler_function
 
 
 class MaxPool(nn.MaxPool2d):
@@ -137,37 +129,16 @@ def unpool(gradient: Any, places: Any, back: Any) -> None:
                         _sum(gradient, places, back, window + c, odd + c, line, channels, 1, 2, place + 2)
 
 
-class _Vectors:
-    """Loads and stores of whole vectors of an intrinsic's arrays."""
-
-    def __init__(self, context: Any, builder: Any, signature: Any, arguments: Any) -> None:
-        self.builder = builder
-        arrays = zip(signature.args, arguments, strict=True)
-        self.data = [context.make_array(kind)(context, builder, value).data for kind, value in list(arrays)[:3]]
-
-    def _place(self, array: int, offset: Any, vector: Any) -> Any:
-        return self.builder.bitcast(self.builder.gep(self.data[array], [offset]), vector.as_pointer())
-
-    def load(self, array: int, offset: Any, vector: Any) -> Any:
-        loaded = self.builder.load(self._place(array, offset, vector))
-        loaded.align = 1
-        return loaded
-
-    def store(self, value: Any, array: int, offset: Any) -> None:
-        self.builder.store(value, self._place(array, offset, value.type)).align = 1
-
-    def repeated(self, number: Any) -> Any:
-        """A vector of one number, cut to a byte."""
-        nothing = ir.Constant(_BYTES, ir.Undefined)
-        single = self.builder.insert_element(nothing, self.builder.trunc(number, ir.IntType(8)), ir.IntType(32)(0))
-        return self.builder.shuffle_vector(single, nothing, ir.Constant(ir.VectorType(ir.IntType(32), LANES), None))
-
-    def offset(self, first: Any, i: Any, line: Any, j: Any, step: Any) -> Any:
-        builder = self.builder
-        return builder.add(first, builder.add(builder.mul(i, line), builder.mul(j, step)))
+def _place_in_window(builder: Any, i: Any, j: Any) -> Any:
+    """A byte that says which of the nine."""
+    return builder.trunc(builder.add(builder.mul(i, INT(3)), j), ir.IntType(8))
 
 
-@_compiler_function
+def _offset(builder: Any, first: Any, i: Any, line: Any, j: Any, step: Any) -> Any:
+    return builder.add(first, builder.add(builder.mul(i, line), builder.mul(j, step)))
+
+
+@compiler_function
 def _greatest(
     typing_context: Any,
     x: Any,
@@ -185,20 +156,20 @@ def _greatest(
     """One vector of :func:`pool`. As PyTorch: the first of equals, and what is not a number is greater than all."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors = _Vectors(context, builder, signature, arguments)
+        vectors = Vectors(context, builder, signature, arguments)
         window, result, line, step, top, bottom, left, right = arguments[3:]
-        first = vectors.repeated(builder.add(builder.mul(top, _INT(3)), left))
-        best = cgutils.alloca_once_value(builder, ir.Constant(_FLOATS, [-np.inf] * LANES))
+        first = vectors.repeated(_place_in_window(builder, top, left), BYTES)
+        best = cgutils.alloca_once_value(builder, ir.Constant(FLOATS, [-np.inf] * LANES))
         place = cgutils.alloca_once_value(builder, first)
         with (
-            cgutils.for_range_slice(builder, top, bottom, _INT(1)) as (i, _),
-            cgutils.for_range_slice(builder, left, right, _INT(1)) as (j, _),
+            cgutils.for_range_slice(builder, top, bottom, INT(1)) as (i, _),
+            cgutils.for_range_slice(builder, left, right, INT(1)) as (j, _),
         ):
-            number = vectors.load(0, vectors.offset(window, i, line, j, step), _FLOATS)
+            number = vectors.load(0, _offset(builder, window, i, line, j, step))
             before = builder.load(best)
             greater = builder.fcmp_ordered(">", number, before)
             taken = builder.or_(greater, builder.fcmp_unordered("uno", number, number))
-            here = vectors.repeated(builder.add(builder.mul(i, _INT(3)), j))
+            here = vectors.repeated(_place_in_window(builder, i, j), BYTES)
             builder.store(builder.select(taken, number, before), best)
             builder.store(builder.select(taken, here, builder.load(place)), place)
         vectors.store(builder.load(best), 1, result)
@@ -208,7 +179,7 @@ def _greatest(
     return types.void(x, y, places, *[types.int64] * 8), generate
 
 
-@_compiler_function
+@compiler_function
 def _sum(
     typing_context: Any,
     gradient: Any,
@@ -225,18 +196,19 @@ def _sum(
     """One vector of :func:`unpool`: over windows, the first of which has the number at ``place``."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors = _Vectors(context, builder, signature, arguments)
+        vectors = Vectors(context, builder, signature, arguments)
         window, result, line, step, rows, columns, place = arguments[3:]
-        total = cgutils.alloca_once_value(builder, ir.Constant(_FLOATS, None))
+        total = cgutils.alloca_once_value(builder, ir.Constant(FLOATS, None))
         with (
-            cgutils.for_range_slice(builder, _INT(0), rows, _INT(1)) as (i, _),
-            cgutils.for_range_slice(builder, _INT(0), columns, _INT(1)) as (j, _),
+            cgutils.for_range_slice(builder, INT(0), rows, INT(1)) as (i, _),
+            cgutils.for_range_slice(builder, INT(0), columns, INT(1)) as (j, _),
         ):
-            offset = vectors.offset(window, i, line, j, step)
-            here = builder.sub(place, builder.add(builder.mul(i, _INT(6)), builder.mul(j, _INT(2))))
-            mine = builder.icmp_unsigned("==", vectors.load(1, offset, _BYTES), vectors.repeated(here))
+            offset = _offset(builder, window, i, line, j, step)
+            here = builder.sub(place, builder.add(builder.mul(i, INT(6)), builder.mul(j, INT(2))))
+            repeated = vectors.repeated(builder.trunc(here, ir.IntType(8)), BYTES)
+            mine = builder.icmp_unsigned("==", vectors.load(1, offset, BYTES), repeated)
             before = builder.load(total)
-            more = builder.fadd(before, vectors.load(0, offset, _FLOATS))
+            more = builder.fadd(before, vectors.load(0, offset))
             builder.store(builder.select(mine, more, before), total)
         vectors.store(builder.load(total), 2, result)
         return context.get_dummy_value()

@@ -5,7 +5,6 @@ row, its own and those of neighbouring positions, and one instruction puts the w
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,16 +12,14 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
-from numba.extending import intrinsic
 
 from clop.kernels.jit import jit
+from clop.kernels.vectors import compiler_function
 
 VECTOR = 64  # bytes
 _ROWS = 4  # that share the reading of a step; more, and maps of 32×32 fall out of the nearest cache
 _NEAR = 1 << 13  # bytes of rows that stay in that cache beside their results
 _INSTRUCTIONS = {2: "hi", 4: "si", 8: "di"}  # by bytes of a word: llvm.x86.avx512.permvar.….512
-
-_compiler_function: Callable[..., Any] = intrinsic  # its own types describe the compiler's view, not the caller's
 
 
 @functools.cache
@@ -142,7 +139,7 @@ def _shuffle(rows: int) -> Any:
         arrays = source, target, types.int64, types.int64, within, sources, masks, types.int64, types.int64
         return types.void(*arrays), generate
 
-    return _compiler_function(shuffle)
+    return compiler_function(shuffle)
 
 
 _shuffle_four, _shuffle_one = _shuffle(_ROWS), _shuffle(1)

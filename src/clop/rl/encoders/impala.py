@@ -1,8 +1,9 @@
 """The network of the Procgen agents (Espeholt et al., 2018; Cobbe et al., 2020)."""
 
-from torch import nn
+from torch import Tensor, nn
 
 from clop.kernels.pool import MaxPool
+from clop.kernels.stem import convolve_and_pool
 from clop.rl.encoders.base import Builder, Encoder, ReLU, Residual, Shape, Stage
 
 
@@ -22,4 +23,15 @@ class Impala(Encoder):
             Residual(f"{name}.residual1", build, after),
             Residual(f"{name}.residual2", build, after),
         ]
-        return nn.Sequential(*layers, *([ReLU()] if name == "block3" else []))
+        return Block(*layers, *([ReLU()] if name == "block3" else []))
+
+
+class Block(nn.Sequential):
+    """A convolution, a pool and what follows them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        convolution, pooling, *others = self
+        x = convolve_and_pool(convolution, pooling, x)
+        for layer in others:
+            x = layer(x)
+        return x

@@ -1,0 +1,228 @@
+"""IMPALA's first convolution, 3×3 on the three colours of frames to sixteen channels, and the max pool behind it.
+
+oneDNN is at a third of its speed where there are so few channels. Here the sixteen results of a position are one
+vector, to which each of the 27 numbers in its window adds a multiple of a vector of weights; eight positions are
+computed at once. An image goes through both layers while it is in the cache, and the convolved map, four times as large
+as the pooled one, is never written to memory. The sums have oneDNN's order on processors with AVX-512, which others
+leave to torch.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from clop.kernels.jit import jit
+from clop.kernels.operators import traced, transforms_active
+from clop.kernels.pool import MaxPool, pool, unpool
+from clop.kernels.vectors import FLOATS, INT, LANES, Vectors, compiler_function
+
+COLOURS = 3
+_TAPS = 9 * COLOURS
+_AT_ONCE = 8  # positions; as many sums as the processor has on the way at a time
+
+
+def convolve_and_pool(convolution: nn.Module, pooling: nn.Module, x: Tensor) -> Tensor:
+    """What the pool makes of what the convolution makes of maps; in one pass for frames on one thread of a CPU."""
+    if isinstance(convolution, nn.Conv2d) and isinstance(pooling, MaxPool) and _fits(convolution, pooling, x):
+        return _apply(x, convolution.weight, convolution.bias)
+    return pooling(convolution(x))
+
+
+def _watched(module: nn.Module) -> bool:
+    """Whether somebody wants to see what goes in and out."""
+    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+
+
+def _fits(convolution: nn.Conv2d, pooling: MaxPool, x: Tensor) -> bool:
+    return (
+        convolution.weight.shape == (LANES, COLOURS, 3, 3)
+        and convolution.stride == convolution.padding == convolution.dilation == (1, 1)
+        and convolution.padding_mode == "zeros"
+        and convolution.bias is not None
+        and not (_watched(convolution) or _watched(pooling))
+        and not traced()  # who looks on knows the plain operator, and so do graphs that leave this process
+        and not transforms_active()
+        and not torch.is_autocast_enabled("cpu")
+        and x.is_cpu
+        and x.dtype == convolution.weight.dtype == torch.float32
+        and x.dim() == 4
+        and x.numel() > 0
+        and not (x.requires_grad and torch.is_grad_enabled())  # whose gradient is not computed here
+        and x.is_contiguous(memory_format=torch.channels_last)
+        and torch.get_num_threads() == 1
+        and _has_instruction()
+    )
+
+
+@functools.cache
+def _has_instruction() -> bool:
+    """Whether vectors are multiplied and added at once, by the code that numba makes on this machine."""
+    return "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2].split(",")
+
+
+def _rows(x: Tensor) -> Any:
+    """The same numbers, channels innermost."""
+    return x.detach().permute(0, 2, 3, 1).numpy()
+
+
+class _ConvolveAndPool(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        count, _, height, width = x.shape
+        shape = count, LANES, (height + 1) // 2, (width + 1) // 2
+        y = torch.empty(shape, memory_format=torch.channels_last)
+        places = torch.empty(shape, dtype=torch.uint8, memory_format=torch.channels_last)
+        # Weights often have their channels innermost too; a view of them would be read in the wrong order.
+        vectors = weight.detach().permute(2, 3, 1, 0).reshape(_TAPS, LANES).contiguous().numpy()
+        _convolve_all(_rows(x), vectors, bias.detach().contiguous().numpy(), _rows(y), _rows(places))
+        ctx.save_for_backward(x, places)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
+        x, places = ctx.saved_tensors
+        gradient = gradient.contiguous(memory_format=torch.channels_last)
+        totals = np.zeros((_TAPS + 1, LANES), np.float32)
+        _correlate_all(_rows(x), _rows(gradient), _rows(places), totals)
+        weight = torch.from_numpy(totals[:_TAPS]).view(3, 3, COLOURS, LANES).permute(3, 2, 0, 1).contiguous()
+        return None, weight, torch.from_numpy(totals[_TAPS])
+
+
+_apply: Callable[..., Tensor] = _ConvolveAndPool.apply
+
+
+# ---- compiled ------------------------------------------------------------------------------------------------------
+
+
+@jit
+def _bordered(height: int, width: int) -> Any:
+    """An image with a border of zeros."""
+    return np.zeros((height + 2, COLOURS * (width + 2)), np.float32)
+
+
+@jit
+def _fill(bordered: Any, image: Any) -> None:
+    height, width, _ = image.shape
+    for i in range(height):
+        for j in range(width):
+            for colour in range(COLOURS):
+                bordered[i + 1, COLOURS * (j + 1) + colour] = image[i, j, colour]
+
+
+@jit
+def _convolve(image: Any, weights: Any, bias: Any, y: Any) -> None:
+    """One image with its border to (rows, columns, 16)."""
+    rows, columns, _ = y.shape
+    line = image.shape[1]
+    whole = columns - columns % _AT_ONCE
+    for i in range(rows):
+        window, result = i * line, i * columns * LANES
+        for j in range(0, whole, _AT_ONCE):
+            _eight(image, weights, bias, y, window + COLOURS * j, line, result + LANES * j)
+        for j in range(whole, columns):
+            _one(image, weights, bias, y, window + COLOURS * j, line, result + LANES * j)
+
+
+@jit
+def _correlate(image: Any, gradient: Any, totals: Any) -> None:
+    """Add the gradient of the weights, and of the bias behind them, that one image gives."""
+    rows, columns, _ = gradient.shape
+    line = image.shape[1]
+    for i in range(rows):
+        _sums(image, gradient, totals, i * line, line, i * columns * LANES, columns)
+
+
+@jit
+def _convolve_all(x: Any, weights: Any, bias: Any, y: Any, places: Any) -> None:
+    _, height, width, _ = x.shape
+    image, convolved = _bordered(height, width), np.empty((1, height, width, LANES), np.float32)
+    for n in range(len(x)):
+        _fill(image, x[n])
+        _convolve(image, weights, bias, convolved[0])
+        pool(convolved, y[n : n + 1], places[n : n + 1])
+
+
+@jit
+def _correlate_all(x: Any, gradient: Any, places: Any, totals: Any) -> None:
+    _, height, width, _ = x.shape
+    image, unpooled = _bordered(height, width), np.empty((1, height, width, LANES), np.float32)
+    for n in range(len(x)):
+        _fill(image, x[n])
+        unpool(gradient[n : n + 1], places[n : n + 1], unpooled)
+        _correlate(image, unpooled[0], totals)
+
+
+def _taps(builder: Any, first: Any, line: Any) -> list[Any]:
+    """Where the 27 numbers of the window at ``first`` are."""
+    rows = [builder.add(first, builder.mul(line, INT(row))) for row in range(3)]
+    return [builder.add(row, INT(k)) for row in rows for k in range(3 * COLOURS)]
+
+
+def _positions(count: int) -> Any:
+    """Vectors of so many positions next to each other; see :func:`_convolve`."""
+
+    def convolve(
+        typing_context: Any, image: Any, weights: Any, bias: Any, y: Any, first: Any, line: Any, result: Any
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            vectors = Vectors(context, builder, signature, arguments)
+            *_, first, line, result = arguments
+            sums = [ir.Constant(FLOATS, None)] * count
+            for tap, place in enumerate(_taps(builder, first, line)):
+                weight = vectors.load(1, INT(tap * LANES))
+                for n in range(count):
+                    number = vectors.repeated(vectors.number(0, builder.add(place, INT(COLOURS * n))))
+                    sums[n] = vectors.multiply_add(weight, number, sums[n])
+            for n in range(count):
+                biased = builder.fadd(sums[n], vectors.load(2, INT(0)))
+                vectors.store(biased, 3, builder.add(result, INT(n * LANES)))
+            return context.get_dummy_value()
+
+        return types.void(image, weights, bias, y, *[types.int64] * 3), generate
+
+    return compiler_function(convolve)
+
+
+_one, _eight = _positions(1), _positions(_AT_ONCE)
+
+
+@compiler_function
+def _sums(
+    typing_context: Any,
+    image: Any,
+    gradient: Any,
+    totals: Any,
+    first: Any,
+    line: Any,
+    row: Any,
+    columns: Any,
+) -> Any:
+    """One row of :func:`_correlate`; the 28 sums stay in registers."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vectors = Vectors(context, builder, signature, arguments)
+        *_, first, line, row, columns = arguments
+        places = [INT(tap * LANES) for tap in range(_TAPS + 1)]
+        sums = [cgutils.alloca_once_value(builder, vectors.load(2, place)) for place in places]
+        with cgutils.for_range_slice(builder, INT(0), columns, INT(1)) as (j, _):
+            here = vectors.load(1, builder.add(row, builder.mul(j, INT(LANES))))
+            window = _taps(builder, builder.add(first, builder.mul(j, INT(COLOURS))), line)
+            for place, total in zip(window, sums, strict=False):
+                more = vectors.multiply_add(here, vectors.repeated(vectors.number(0, place)), builder.load(total))
+                builder.store(more, total)
+            builder.store(builder.fadd(builder.load(sums[-1]), here), sums[-1])
+        for place, total in zip(places, sums, strict=True):
+            vectors.store(builder.load(total), 2, place)
+        return context.get_dummy_value()
+
+    return types.void(image, gradient, totals, *[types.int64] * 4), generate

@@ -1,0 +1,57 @@
+"""Vectors of sixteen, for functions that are written for numba's compiler (intrinsics)."""
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+LANES = 16
+INT = ir.IntType(64)
+FLOATS = ir.VectorType(ir.FloatType(), LANES)
+BYTES = ir.VectorType(ir.IntType(8), LANES)
+
+compiler_function: Callable[..., Any] = intrinsic  # its own types describe the compiler's view, not the caller's
+
+
+class Vectors:
+    """Loads, stores and sums of whole vectors of an intrinsic's arrays, which are numbered in their order.
+
+    Arrays are taken for contiguous, and offsets are counted in their items.
+    """
+
+    def __init__(self, context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+        self.builder = builder
+        self.data = [
+            context.make_array(kind)(context, builder, value).data
+            for kind, value in zip(signature.args, arguments, strict=True)
+            if isinstance(kind, types.Array)
+        ]
+
+    def _place(self, array: int, offset: Any, vector: Any) -> Any:
+        return self.builder.bitcast(self.builder.gep(self.data[array], [offset]), vector.as_pointer())
+
+    def load(self, array: int, offset: Any, vector: Any = FLOATS) -> Any:
+        loaded = self.builder.load(self._place(array, offset, vector))
+        loaded.align = 1
+        return loaded
+
+    def store(self, value: Any, array: int, offset: Any) -> None:
+        self.builder.store(value, self._place(array, offset, value.type)).align = 1
+
+    def number(self, array: int, offset: Any) -> Any:
+        return self.builder.load(self.builder.gep(self.data[array], [offset]))
+
+    def repeated(self, number: Any, vector: Any = FLOATS) -> Any:
+        """A vector of one number."""
+        nothing = ir.Constant(vector, ir.Undefined)
+        single = self.builder.insert_element(nothing, number, ir.IntType(32)(0))
+        return self.builder.shuffle_vector(single, nothing, ir.Constant(ir.VectorType(ir.IntType(32), LANES), None))
+
+    def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
+        """a b + c, rounded once."""
+        kind = ir.FunctionType(FLOATS, [FLOATS] * 3)
+        fma = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.fma.v{LANES}f32")
+        return self.builder.call(fma, [a, b, c])
