@@ -17,6 +17,7 @@ from clop.report.evidence import (
     block_text,
     classifier_decisions,
     decisions,
+    in_short,
     verdict,
 )
 from clop.report.evidence_figures import EVIDENCE_FIGURES
@@ -26,6 +27,7 @@ from clop.report.stats import Estimate
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "evidence.md"
+README = ROOT / "README.md"
 _BLOCK = re.compile(r"(<!-- (evidence-[a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -33,6 +35,17 @@ def with_tables(text):
     """The page with each block between its marks made from the records."""
     runs = Runs.find([ROOT / "results"])
     return _BLOCK.sub(lambda block: block[1] + block_text(EVIDENCE_TABLES[block[2]](runs)) + block[4], text)
+
+
+def with_short_table(text):
+    """The README with its table of agents made from the records."""
+    before, rest = text.split("<!-- evidence in short -->\n")
+    _, after = rest.split("<!-- end -->", 1)
+    return f"{before}<!-- evidence in short -->\n{in_short(Runs.find([ROOT / 'results']))}<!-- end -->{after}"
+
+
+def test_the_readme_has_the_table_of_the_records():
+    assert with_short_table(README.read_text()) == README.read_text()
 
 
 def test_the_page_has_the_tables_of_the_records():
@@ -138,6 +151,18 @@ def test_what_decides_has_the_interval_and_the_verdict(runs):
     assert (noise.labels[3], noise.values["test"].low) == ("too few seeds", None)
 
 
+def test_the_short_table_has_both_methods_and_their_difference(runs):
+    header, _, row = in_short(runs).splitlines()
+    assert [cell.strip() for cell in row.strip("|").split("|")] == [
+        "bigfish, 50 levels, 1 M steps",
+        "3.00 / 1.20",
+        "3.00 / 2.20",
+        decisions(runs).rows[0].values["test"].text(2),
+        "5",
+    ]
+    assert "PPO" in header
+
+
 def test_scarce_data_is_decided_by_the_difference_of_gains(tmp_path, write_classifier):
     """Fails if the gain with few images alone decides."""
     for images, epochs, gain in ((500, 200, 5.0), (10_000, 10, 12.0)):
@@ -168,6 +193,7 @@ def test_without_runs_nothing_is_drawn():
 
 if __name__ == "__main__":
     PAGE.write_text(with_tables(PAGE.read_text()))
+    README.write_text(with_short_table(README.read_text()))
     for figure in EVIDENCE_FIGURES:
         for drawn in figure.draw(Runs.find([ROOT / "results"])):
             save(drawn, ROOT / f"results/evidence/{figure.name}.png")

@@ -6,6 +6,7 @@ seeds within each method, 50 000 repetitions, seed 0. Rows that were planned and
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 
 import numpy as np
 
@@ -286,6 +287,25 @@ EVIDENCE_TABLES: dict[str, Callable[[Runs], Table]] = {
     "evidence-classifier-decisions": classifier_decisions,
 }
 """Of this repository's plan, so that a report has them only when they are asked for."""
+
+
+def in_short(runs: Runs) -> str:
+    """CLOP beside PPO as a small table for the README: returns on training levels and on unseen ones."""
+    rows = []
+    for question in QUESTIONS:
+        found = question.find(runs.agents)
+        if not {*_TWO} <= set(found) or not shown(question, found):
+            continue
+        difference = _differences(compare(found["clop"], found["ppo"]))["test"]
+        seeds = " and ".join(dict.fromkeys(str(len(found[method].runs)) for method in _TWO))
+        returns = [
+            " / ".join(f"{mean(values):.2f}" for values in map(found[method].values, ("train", "test")))
+            for method in _TWO
+        ]
+        where = f"{question.game}, {question.levels} levels, {steps_text(question.steps)} steps"
+        rows.append([where, *returns, difference.text(2), seeds])
+    header = ["small network, easy", "PPO: training / unseen", "CLOP: training / unseen", "CLOP − PPO, unseen", "seeds"]
+    return markdown(header, rows) + "\n"
 
 
 def block_text(table: Table) -> str:
