@@ -3,6 +3,7 @@
 ``python tests/report/test_evidence.py`` writes the tables and figures of ``docs/evidence.md`` anew after new runs.
 """
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -18,6 +19,7 @@ from clop.report.evidence import (
     classifier_decisions,
     decisions,
     in_short,
+    learning,
     verdict,
 )
 from clop.report.evidence_figures import EVIDENCE_FIGURES
@@ -149,6 +151,18 @@ def test_what_decides_has_the_interval_and_the_verdict(runs):
     assert rows["main", "dodgeball", "clop − ppo"].labels[3] == "not run"
     noise = rows["noise", "bigfish", "clop_consistency − clop"]
     assert (noise.labels[3], noise.values["test"].low) == ("too few seeds", None)
+
+
+def test_how_agents_learn_is_read_from_the_end_of_a_stage(runs, tmp_path):
+    """Fails if the metrics of a run that has grown since are those of its first stage, or early ones count too."""
+    path = tmp_path / "bigfishclop_consistency001003520"
+    lines = [{"env_steps": 4096 * i, "entropy": 2.0 if i > 233 else 9.0} for i in range(1, 246)]
+    lines.append({"env_steps": 2_000_000, "entropy": 5.0})
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = {row.labels: row for row in learning(runs).rows}
+    values = rows["noise", "bigfish", "clop_consistency"].values
+    assert values["entropy"].value == 2.0
+    assert values["KL"].value is None  # which this run has not logged
 
 
 def test_the_short_table_has_both_methods_and_their_difference(runs):

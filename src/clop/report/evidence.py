@@ -6,7 +6,7 @@ seeds within each method, 50 000 repetitions, seed 0. Rows that were planned and
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean
+from statistics import mean, stdev
 
 import numpy as np
 
@@ -142,6 +142,35 @@ def decisions(runs: Runs) -> Table:
     columns = (*_OUTCOMES, "P(better)")
     names = ("question", "game", "compared", "verdict")
     return Table("evidence-decisions", "What decides: agents", names, columns, tuple(rows), notes)
+
+
+_ITERATIONS = 12  # about 50 000 steps
+_METRICS = {"entropy": "entropy", "policy loss": "policy_loss", "share of clipped": "clip_fraction", "KL": "approx_kl"}
+
+
+def learning(runs: Runs) -> Table:
+    """How the policies were learning at the end: what the noise of the layer does to PPO's loss."""
+    rows = []
+    for question in QUESTIONS:
+        found = question.find(runs.agents)
+        for method in question.methods:
+            if method in found and shown(question, found):
+                cell, labels = found[method], (question.name, question.game, method)
+                values = {name: _at_the_end(cell, metric) for name, metric in _METRICS.items()}
+                seeds, steps = str(len(cell.runs)), steps_text(question.steps)
+                rows.append(Row(labels, "ours", values, seeds, steps, question.scale))
+    notes = ("Means over the last twelve iterations and over seeds ± standard deviation over seeds.",)
+    names = ("question", "game", "method")
+    return Table("evidence-learning", "How they learn", names, tuple(_METRICS), tuple(rows), notes, 3)
+
+
+def _at_the_end(cell: Cell, metric: str) -> Value:
+    logged = [run.last_metrics(cell.env_steps, _ITERATIONS) for run in cell.runs]
+    values = [mean(row[metric] for row in rows) for rows in logged if rows and all(metric in row for row in rows)]
+    if not values:
+        return Value(None)
+    paths = tuple(run.path for run in cell.runs)
+    return Value(mean(values), stdev(values) if len(values) > 1 else None, runs=paths)
 
 
 def _differences(compared: Comparison) -> dict[str, Value]:
@@ -283,6 +312,7 @@ def _decision(labels: tuple[str, ...], found: Sequence[Group], signs: Sequence[i
 EVIDENCE_TABLES: dict[str, Callable[[Runs], Table]] = {
     "evidence-agents": agents,
     "evidence-decisions": decisions,
+    "evidence-learning": learning,
     "evidence-classifiers": classifiers,
     "evidence-classifier-decisions": classifier_decisions,
 }

@@ -78,6 +78,11 @@ class AgentRun:
         """At most a few hundred points, all tests among them."""
         return _curve(self.path / "metrics.jsonl")
 
+    def last_metrics(self, env_steps: int, count: int) -> list[dict[str, Any]]:
+        """What the last iterations before so many steps have logged."""
+        rows = _rows(self.path / "metrics.jsonl", lambda lines: lines)
+        return [row for row in rows if row["env_steps"] <= env_steps][-count:]
+
     @cached_property
     def train_curve(self) -> list[tuple[float, float]]:
         """Steps and running return on training levels."""

@@ -14,6 +14,7 @@ _WIDTH, _HEIGHT, _MIDDLE = 220, 26, 110
 _TITLES = {
     "evidence-agents": "Agents of the plan",
     "evidence-decisions": "What decides: agents",
+    "evidence-learning": "How agents were learning at the end",
     "evidence-classifiers": "Classifiers of the plan",
     "evidence-classifier-decisions": "What decides: classifiers",
 }
