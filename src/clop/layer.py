@@ -61,7 +61,9 @@ class CLOP(nn.Module):
         self._swaps = self._alpha > 0  # read instead of alpha where a compiler would take its value for a constant
 
     def forward(self, x: Tensor) -> Tensor:
-        # functional.clop without the checks that setting alpha, or building the layer, has made.
+        # functional.clop, without the check that setting alpha has made.
+        functional.check_variant(self.variant)
+        functional.check_generator(self.generator)
         functional.check_maps(x)
         if not (self.training and self._swaps):
             return x

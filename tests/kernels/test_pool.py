@@ -43,7 +43,7 @@ def assert_same(x):
 @pytest.mark.parametrize("channels", [16, 48])
 def test_pooled_and_gradient_are_those_of_torch(size, channels):
     """Fails for a border that is read, a window that is missed, and the last of equals taken instead of the first."""
-    assert pool._fits(maps(3, channels, *size))
+    assert pool.fits(maps(3, channels, *size))
     assert_same(maps(3, channels, *size))
 
 
@@ -83,13 +83,12 @@ def test_without_gradients():
     ids=["channels outermost", "8 channels", "float64", "bfloat16", "one map", "every second channel", "no map"],
 )
 def test_what_the_kernel_does_not_take_goes_to_torch(x):
-    assert not pool._fits(x)
     assert torch.equal(MaxPool()(x), plain(x))
 
 
 def test_more_threads_go_to_torch():
     torch.set_num_threads(2)
-    assert not pool._fits(maps(2, 16, 8, 8))
+    assert not pool.fits(maps(2, 16, 8, 8))
 
 
 def test_graphs_have_the_plain_operator():
@@ -102,3 +101,42 @@ def test_graphs_have_the_plain_operator():
 def test_transforms_of_torch_func():
     x = maps(2, 16, 8, 8)
     assert torch.equal(torch.func.vmap(MaxPool())(x[None]), plain(x)[None])
+
+
+def test_torch_s_defaults_do_not_matter():
+    """Fails when what comes out is made in torch's default dtype, and half of it is garbage."""
+    x = maps(2, 16, 8, 8)
+    expected = plain(x)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(MaxPool()(x), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_saved_tensors_may_come_back_in_another_layout():
+    """As torch's own ``save_on_cpu`` gives them. Fails with a gradient at the wrong places."""
+    x = maps(2, 16, 9, 8).requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(lambda kept: kept.contiguous(), lambda kept: kept):
+        y = MaxPool()(x)
+    gradient = torch.randn_like(y)
+    (ours,), (theirs,) = torch.autograd.grad(y, x, gradient), torch.autograd.grad(plain(x), x, gradient)
+    assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("size", [(8, 8), (7, 9), (1, 1)])
+def test_second_derivatives(size):
+    x = maps(2, 16, *size).requires_grad_()
+
+    def second(function):
+        (first,) = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), x)[0]
+
+    assert torch.equal(second(MaxPool()), second(plain))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_tracer_sees_the_plain_operator():
+    """Fails when a traced network holds the result for its example instead."""
+    traced = torch.jit.trace(MaxPool(), maps(2, 16, 8, 8))
+    assert "max_pool2d" in str(traced.graph)

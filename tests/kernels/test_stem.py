@@ -83,6 +83,7 @@ def test_an_image_does_not_depend_on_those_beside_it():
         {"dilation": 2, "padding": 2},
         {"padding_mode": "reflect"},
         {"dtype": torch.float64},
+        {"in_channels": 6, "groups": 2},
     ],
     ids=str,
 )
@@ -93,13 +94,55 @@ def test_other_convolutions_go_to_torch(changes):
     assert torch.equal(convolve_and_pool(convolution, pooling, x), pooling(convolution(x)))
 
 
+class Standardised(nn.Conv2d):
+    def forward(self, x):
+        return self._conv_forward(x, self.weight - self.weight.mean((1, 2, 3), keepdim=True), self.bias)
+
+
+def test_a_convolution_that_does_something_else_does_it():
+    """Fails if a subclass, a layer with computed weights or a patched forward is taken for a plain convolution."""
+    pooling, x = MaxPool(), frames(16, 16)
+    normed = nn.utils.parametrizations.weight_norm(layers()[0])
+    patched = layers()[0]
+    patched.forward = lambda x: nn.Conv2d.forward(patched, x).neg()
+    for convolution in (Standardised(3, 16, 3, padding=1), normed, patched):
+        assert torch.equal(convolve_and_pool(convolution, pooling, x), pooling(convolution(x)))
+
+
+def test_frames_of_other_colours_are_refused_as_torch_refuses_them():
+    """Fails when memory behind grey frames is read for their other colours."""
+    with pytest.raises(RuntimeError, match="channels"):
+        convolve_and_pool(*layers(), torch.rand(2, 1, 16, 16).to(memory_format=torch.channels_last))
+
+
+def test_saved_tensors_may_come_back_in_another_layout():
+    both, x = layers(), frames(9, 8)
+    with torch.autograd.graph.saved_tensors_hooks(lambda kept: kept.contiguous(), lambda kept: kept):
+        ours = with_gradients(convolve_and_pool, *both, x)
+    for mine, yours in zip(ours, with_gradients(plainly, *both, x), strict=True):
+        torch.testing.assert_close(mine, yours, rtol=1e-4, atol=1e-4)
+
+
+def test_second_derivatives():
+    both, x = layers(), frames(7, 9)
+
+    def second(function):
+        y = function(*both, x)
+        first = torch.autograd.grad(y.square().sum(), both[0].weight, create_graph=True)[0]
+        return torch.autograd.grad(first.square().sum(), both[0].weight)[0]
+
+    torch.testing.assert_close(second(convolve_and_pool), second(plainly), rtol=1e-4, atol=1e-1)
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook")
 def test_who_watches_a_layer_sees_what_goes_through_it():
     """Fails if a hook, as for saliency maps, is passed by."""
     for watched in (0, 1):
         both, seen = layers(), []
         both[watched].register_forward_hook(lambda module, inputs, output, seen=seen: seen.append(output.shape[-1]))
-        convolve_and_pool(*both, frames(16, 16))
-        assert seen == [16 if watched == 0 else 8]
+        both[watched].register_full_backward_pre_hook(lambda module, gradients, seen=seen: seen.append("back"))
+        convolve_and_pool(*both, frames(16, 16)).sum().backward()
+        assert seen == [16 if watched == 0 else 8, "back"]
 
 
 def test_a_gradient_for_the_frames_is_torch_s():

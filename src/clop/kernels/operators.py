@@ -69,11 +69,12 @@ def _moving() -> Any:
 
 
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+_is_tracing: Callable[[], bool] = torch._C._is_tracing
 
 
 def traced() -> bool:
-    """Whether somebody looks on who must see operators: a compiler, or a mode such as that of fake tensors."""
-    return torch.compiler.is_compiling() or _dispatch_modes() > 0
+    """Whether somebody looks on who must see operators: a compiler, a tracer, or a mode as that of fake tensors."""
+    return torch.compiler.is_compiling() or _dispatch_modes() > 0 or _is_tracing()
 
 
 def draw(

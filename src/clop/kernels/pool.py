@@ -13,7 +13,6 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from clop.kernels.jit import jit
 from clop.kernels.operators import traced, transforms_active
@@ -27,26 +26,33 @@ class MaxPool(nn.MaxPool2d):
         super().__init__(3, stride=2, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return _apply(x) if _fits(x) else super().forward(x)
+        return _apply(x) if fits(x) and x.shape[1] % LANES == 0 else super().forward(x)
 
 
-def _fits(x: Tensor) -> bool:
+def fits(x: Tensor) -> bool:
+    """Whether maps are numbers in memory that a kernel may read: floats on a CPU, channels innermost, one thread."""
     return (
-        not traced()  # who looks on knows the plain operator, and so do graphs that leave this process
+        type(x) in (Tensor, nn.Parameter)
+        and not traced()  # who looks on knows the plain operator, and so do graphs that leave this process
         and not transforms_active()
         and x.is_cpu
         and x.dtype == torch.float32
         and x.dim() == 4
-        and x.shape[1] % LANES == 0
         and x.numel() > 0
         and x.is_contiguous(memory_format=torch.channels_last)
+        and not x.is_neg()
         and torch.get_num_threads() == 1
     )
 
 
-def _rows(x: Tensor) -> Any:
+def rows_of(x: Tensor) -> Any:
     """The same numbers, channels innermost."""
     return x.detach().permute(0, 2, 3, 1).numpy()
+
+
+def empty_maps(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
+    """Maps with channels innermost, whatever torch's defaults are."""
+    return torch.empty(shape, dtype=dtype, device="cpu", memory_format=torch.channels_last)
 
 
 class _MaxPool(torch.autograd.Function):
@@ -54,21 +60,33 @@ class _MaxPool(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor) -> Tensor:
         count, channels, height, width = x.shape
         shape = count, channels, (height + 1) // 2, (width + 1) // 2
-        y = torch.empty(shape, memory_format=torch.channels_last)
-        places = torch.empty(shape, dtype=torch.uint8, memory_format=torch.channels_last)
-        pool(_rows(x), _rows(y), _rows(places))
+        y, places = empty_maps(shape), empty_maps(shape, torch.uint8)
+        pool(rows_of(x), rows_of(y), rows_of(places))
         ctx.size = height, width
         ctx.save_for_backward(places)
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (places,) = ctx.saved_tensors
-        gradient = gradient.contiguous(memory_format=torch.channels_last)
-        back = torch.empty(*gradient.shape[:2], *ctx.size, memory_format=torch.channels_last)
-        unpool(_rows(gradient), _rows(places), _rows(back))
-        return back
+        return gradient_of(gradient, places, ctx.size)
+
+
+def gradient_of(gradient: Tensor, places: Tensor, size: tuple[int, int]) -> Tensor:
+    """The gradient of maps of that size, by torch's own operator where it is to be differentiated again."""
+    # Whoever keeps saved tensors, on another device for instance, may give them back in another layout.
+    gradient, places = (x.contiguous(memory_format=torch.channels_last) for x in (gradient, places))
+    count, channels, rows, columns = gradient.shape
+    if torch.is_grad_enabled() or not fits(gradient):
+        height, width = size
+        top, left = (2 * torch.arange(n, device="cpu") - 1 for n in (rows, columns))
+        index = (top[:, None] + places.long() // 3) * width + left + places % 3
+        like = gradient.new_empty(count, channels, height, width).contiguous(memory_format=torch.channels_last)
+        window = [3, 3], [2, 2], [1, 1], [1, 1]
+        return torch.ops.aten.max_pool2d_with_indices_backward(gradient, like, *window, False, index)
+    back = empty_maps((count, channels, *size))
+    unpool(rows_of(gradient), rows_of(places), rows_of(back))
+    return back
 
 
 _apply: Callable[[Tensor], Tensor] = _MaxPool.apply

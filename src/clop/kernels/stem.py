@@ -18,11 +18,10 @@ from numba import types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch.nn.grad import conv2d_weight
 
 from clop.kernels.jit import jit
-from clop.kernels.operators import traced, transforms_active
-from clop.kernels.pool import MaxPool, pool, unpool
+from clop.kernels.pool import MaxPool, empty_maps, fits, gradient_of, pool, rows_of, unpool
 from clop.kernels.vectors import FLOATS, INT, LANES, Vectors, compiler_function
 
 COLOURS = 3
@@ -32,33 +31,36 @@ _AT_ONCE = 8  # positions; as many sums as the processor has on the way at a tim
 
 def convolve_and_pool(convolution: nn.Module, pooling: nn.Module, x: Tensor) -> Tensor:
     """What the pool makes of what the convolution makes of maps; in one pass for frames on one thread of a CPU."""
-    if isinstance(convolution, nn.Conv2d) and isinstance(pooling, MaxPool) and _fits(convolution, pooling, x):
+    # Exactly these types: a subclass, or a layer whose weights are computed, may do something else.
+    if type(convolution) is nn.Conv2d and type(pooling) is MaxPool and _fits(convolution, pooling, x):
         return _apply(x, convolution.weight, convolution.bias)
     return pooling(convolution(x))
 
 
 def _watched(module: nn.Module) -> bool:
-    """Whether somebody wants to see what goes in and out."""
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+    """Whether somebody wants to see, or does in another way, what goes in and out."""
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return any(hooks) or "forward" in vars(module) or module._compiled_call_impl is not None
+
+
+_watched_all = getattr(torch.nn.modules.module, "_has_any_global_hook", lambda: True)
 
 
 def _fits(convolution: nn.Conv2d, pooling: MaxPool, x: Tensor) -> bool:
+    weight, bias = convolution.weight, convolution.bias
     return (
-        convolution.weight.shape == (LANES, COLOURS, 3, 3)
+        fits(x)
+        and weight.shape == (LANES, COLOURS, 3, 3)
+        and x.shape[1] == COLOURS
+        and convolution.groups == 1
         and convolution.stride == convolution.padding == convolution.dilation == (1, 1)
         and convolution.padding_mode == "zeros"
-        and convolution.bias is not None
-        and not (_watched(convolution) or _watched(pooling))
-        and not traced()  # who looks on knows the plain operator, and so do graphs that leave this process
-        and not transforms_active()
+        and bias is not None
+        and all(type(each) in (Tensor, nn.Parameter) and each.is_cpu for each in (weight, bias))
+        and weight.dtype == bias.dtype == torch.float32
+        and not (_watched_all() or _watched(convolution) or _watched(pooling))
         and not torch.is_autocast_enabled("cpu")
-        and x.is_cpu
-        and x.dtype == convolution.weight.dtype == torch.float32
-        and x.dim() == 4
-        and x.numel() > 0
         and not (x.requires_grad and torch.is_grad_enabled())  # whose gradient is not computed here
-        and x.is_contiguous(memory_format=torch.channels_last)
-        and torch.get_num_threads() == 1
         and _has_instruction()
     )
 
@@ -69,31 +71,28 @@ def _has_instruction() -> bool:
     return "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2].split(",")
 
 
-def _rows(x: Tensor) -> Any:
-    """The same numbers, channels innermost."""
-    return x.detach().permute(0, 2, 3, 1).numpy()
-
-
 class _ConvolveAndPool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         count, _, height, width = x.shape
         shape = count, LANES, (height + 1) // 2, (width + 1) // 2
-        y = torch.empty(shape, memory_format=torch.channels_last)
-        places = torch.empty(shape, dtype=torch.uint8, memory_format=torch.channels_last)
+        y, places = empty_maps(shape), empty_maps(shape, torch.uint8)
         # Weights often have their channels innermost too; a view of them would be read in the wrong order.
         vectors = weight.detach().permute(2, 3, 1, 0).reshape(_TAPS, LANES).contiguous().numpy()
-        _convolve_all(_rows(x), vectors, bias.detach().contiguous().numpy(), _rows(y), _rows(places))
+        _convolve_all(rows_of(x), vectors, bias.detach().contiguous().numpy(), rows_of(y), rows_of(places))
         ctx.save_for_backward(x, places)
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
-        x, places = ctx.saved_tensors
+        x, places = (kept.contiguous(memory_format=torch.channels_last) for kept in ctx.saved_tensors)
         gradient = gradient.contiguous(memory_format=torch.channels_last)
+        if torch.is_grad_enabled() or not fits(gradient):  # to be differentiated again, or by somebody who looks on
+            convolved = gradient_of(gradient, places, x.shape[2:])
+            weight = conv2d_weight(x, (LANES, COLOURS, 3, 3), convolved, padding=1)
+            return None, weight, convolved.sum((0, 2, 3))
         totals = np.zeros((_TAPS + 1, LANES), np.float32)
-        _correlate_all(_rows(x), _rows(gradient), _rows(places), totals)
+        _correlate_all(rows_of(x), rows_of(gradient), rows_of(places), totals)
         weight = torch.from_numpy(totals[:_TAPS]).view(3, 3, COLOURS, LANES).permute(3, 2, 0, 1).contiguous()
         return None, weight, torch.from_numpy(totals[_TAPS])
 

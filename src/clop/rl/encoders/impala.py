@@ -30,8 +30,10 @@ class Block(nn.Sequential):
     """A convolution, a pool and what follows them."""
 
     def forward(self, x: Tensor) -> Tensor:
-        convolution, pooling, *others = self
-        x = convolve_and_pool(convolution, pooling, x)
-        for layer in others:
+        layers = list(self)
+        if len(layers) > 1:  # not so in a slice of it
+            x = convolve_and_pool(layers[0], layers[1], x)
+            layers = layers[2:]
+        for layer in layers:
             x = layer(x)
         return x
