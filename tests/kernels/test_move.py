@@ -51,13 +51,6 @@ def test_maps_with_channels_innermost_move_as_indexing_says(channels, dtype, inv
         assert y.stride() == x.stride()
 
 
-@pytest.fixture
-def restored_threads():
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.usefixtures("restored_threads")
 @pytest.mark.parametrize("inverse", [False, True])
 @pytest.mark.parametrize(

@@ -8,14 +8,6 @@ from clop.kernels import pool
 from clop.kernels.pool import MaxPool
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def plain(x):
     return F.max_pool2d(x, 3, stride=2, padding=1)
 
@@ -86,6 +78,7 @@ def test_what_the_kernel_does_not_take_goes_to_torch(x):
     assert torch.equal(MaxPool()(x), plain(x))
 
 
+@pytest.mark.usefixtures("restored_threads")
 def test_more_threads_go_to_torch():
     torch.set_num_threads(2)
     assert not pool.fits(maps(2, 16, 8, 8))

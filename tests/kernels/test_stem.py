@@ -11,16 +11,9 @@ from torch import nn
 from clop.kernels import stem
 from clop.kernels.pool import MaxPool
 from clop.kernels.stem import convolve_and_pool
+from clop.kernels.vectors import has_feature
 
-with_instruction = pytest.mark.skipif(not stem._has_instruction(), reason="this processor has no AVX-512")
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+with_instruction = pytest.mark.skipif(not has_feature("avx512f"), reason="this processor has no AVX-512")
 
 
 def layers(channels_last=False, **changes):

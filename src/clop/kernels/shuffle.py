@@ -4,17 +4,15 @@ Word by word, a row of 64 floats takes 64 loads. But the 64 bytes of a vector of
 row, its own and those of neighbouring positions, and one instruction puts the words of one of them where they belong.
 """
 
-import functools
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.registry import cpu_target
 
 from clop.kernels.jit import jit
-from clop.kernels.vectors import compiler_function
+from clop.kernels.vectors import compiler_function, has_feature
 
 VECTOR = 64  # bytes
 _ROWS = 4  # that share the reading of a step; more, and maps of 32×32 fall out of the nearest cache
@@ -22,11 +20,9 @@ _NEAR = 1 << 13  # bytes of rows that stay in that cache beside their results
 _INSTRUCTIONS = {2: "hi", 4: "si", 8: "di"}  # by bytes of a word: llvm.x86.avx512.permvar.….512
 
 
-@functools.cache
 def shuffles(word_size: int) -> bool:
     """Whether words of this many bytes can be moved so, by the code that numba makes on this machine."""
-    features = cpu_target.target_context.codegen().magic_tuple()[2]
-    return word_size in _INSTRUCTIONS and "+avx512bw" in features.split(",")
+    return word_size in _INSTRUCTIONS and has_feature("avx512bw")
 
 
 @jit

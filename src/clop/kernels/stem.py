@@ -7,7 +7,6 @@ as the pooled one, is never written to memory. The sums have oneDNN's order on p
 leave to torch.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,13 +15,12 @@ import torch
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.registry import cpu_target
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
 from clop.kernels.jit import jit
 from clop.kernels.pool import MaxPool, empty_maps, fits, gradient_of, pool, rows_of, unpool
-from clop.kernels.vectors import FLOATS, INT, LANES, Vectors, compiler_function
+from clop.kernels.vectors import FLOATS, INT, LANES, Vectors, compiler_function, has_feature
 
 COLOURS = 3
 _TAPS = 9 * COLOURS
@@ -61,14 +59,8 @@ def _fits(convolution: nn.Conv2d, pooling: MaxPool, x: Tensor) -> bool:
         and not (_watched_all() or _watched(convolution) or _watched(pooling))
         and not torch.is_autocast_enabled("cpu")
         and not (x.requires_grad and torch.is_grad_enabled())  # whose gradient is not computed here
-        and _has_instruction()
+        and has_feature("avx512f")  # where vectors are multiplied and added at once
     )
-
-
-@functools.cache
-def _has_instruction() -> bool:
-    """Whether vectors are multiplied and added at once, by the code that numba makes on this machine."""
-    return "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2].split(",")
 
 
 class _ConvolveAndPool(torch.autograd.Function):

@@ -1,11 +1,13 @@
 """Vectors of sixteen, for functions that are written for numba's compiler (intrinsics)."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 LANES = 16
@@ -14,6 +16,12 @@ FLOATS = ir.VectorType(ir.FloatType(), LANES)
 BYTES = ir.VectorType(ir.IntType(8), LANES)
 
 compiler_function: Callable[..., Any] = intrinsic  # its own types describe the compiler's view, not the caller's
+
+
+@functools.cache
+def has_feature(name: str) -> bool:
+    """Whether the code that numba makes on this machine may use instructions such as ``avx512f``."""
+    return f"+{name}" in cpu_target.target_context.codegen().magic_tuple()[2].split(",")
 
 
 class Vectors:

@@ -4,7 +4,7 @@ The questions, comparisons and intervals are the plan's: differences of means ov
 seeds within each method, 50 000 repetitions, seed 0. Rows that were planned and have no runs yet say so.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
 
@@ -183,9 +183,7 @@ def _differences(compared: Comparison) -> dict[str, Value]:
         else:
             values[name] = Value.of(compared.bootstrap(quantity), paths)
     better = compared.improvement
-    if (
-        better.low == better.high
-    ):  # every run of one beats every run of the other: no interval comes of drawing them again
+    if better.low == better.high:  # each run of one beats each of the other, however they are drawn
         better = replace(better, low=None, high=None)
     welch = Value.of(compared.differences["test"], paths)
     return {**values, "test, Welch": welch, "P(better)": Value.of(better, paths)}
@@ -326,21 +324,30 @@ EVIDENCE_TABLES: dict[str, Callable[[Runs], Table]] = {
 """Of this repository's plan, so that a report has them only when they are asked for."""
 
 
+def compared_questions(runs: Runs) -> Iterator[tuple[Question, dict[str, Cell]]]:
+    """The questions that compare CLOP with PPO and have runs of both, PPO's first."""
+    for question in QUESTIONS:
+        found = question.find(runs.agents)
+        if {*_TWO} <= set(found) and shown(question, found):
+            yield question, {method: found[method] for method in _TWO}
+
+
+def seeds_of(found: Mapping[str, Cell]) -> str:
+    """How many seeds each method has, once if they are as many."""
+    return " and ".join(dict.fromkeys(str(len(cell.runs)) for cell in found.values()))
+
+
 def in_short(runs: Runs) -> str:
     """CLOP beside PPO as a small table for the README: returns on training levels and on unseen ones."""
     rows = []
-    for question in QUESTIONS:
-        found = question.find(runs.agents)
-        if not {*_TWO} <= set(found) or not shown(question, found):
-            continue
+    for question, found in compared_questions(runs):
         difference = _differences(compare(found["clop"], found["ppo"]))["test"]
-        seeds = " and ".join(dict.fromkeys(str(len(found[method].runs)) for method in _TWO))
         returns = [
-            " / ".join(f"{mean(values):.2f}" for values in map(found[method].values, ("train", "test")))
-            for method in _TWO
+            " / ".join(f"{mean(values):.2f}" for values in map(cell.values, ("train", "test")))
+            for cell in found.values()
         ]
         where = f"{question.game}, {question.levels} levels, {steps_text(question.steps)} steps"
-        rows.append([where, *returns, difference.text(2), seeds])
+        rows.append([where, *returns, difference.text(2), seeds_of(found)])
     header = ["small network, easy", "PPO: training / unseen", "CLOP: training / unseen", "CLOP − PPO, unseen", "seeds"]
     return markdown(header, rows) + "\n"
 

@@ -8,7 +8,7 @@ import numpy as np
 from clop.report import drawing
 from clop.report.drawing import Line
 from clop.report.efficiency import curve_of
-from clop.report.evidence import ALPHA_RUNS, COMMAND, QUESTIONS, TASKS, Question, Task, shown
+from clop.report.evidence import ALPHA_RUNS, COMMAND, TASKS, Question, Task, compared_questions, seeds_of
 from clop.report.figures import new_figure
 from clop.report.outcomes import Cell
 from clop.report.paper_agents import steps_text
@@ -24,22 +24,13 @@ _SPLITS = ("train", "test")
 _PAPERS_ALPHA = 0.9  # on MNIST
 
 
-def _compared(runs: Runs) -> Iterator[tuple[Question, dict[str, Cell]]]:
-    """The questions that compare CLOP with PPO and have runs of both."""
-    for question in QUESTIONS:
-        found = question.find(runs.agents)
-        if {"ppo", "clop"} <= set(found) and shown(question, found):
-            yield question, {name: found[name] for name in ("ppo", "clop")}
-
-
 def _panel(question: Question, found: dict[str, Cell]) -> str:
-    seeds = " and ".join(dict.fromkeys(str(len(cell.runs)) for cell in found.values()))
-    return f"{question.game}, {question.levels} levels\n{steps_text(question.steps)} steps; {seeds} seeds"
+    return f"{question.game}, {question.levels} levels\n{steps_text(question.steps)} steps; {seeds_of(found)} seeds"
 
 
 def gaps(runs: Runs) -> Iterator["Figure"]:
     """From training levels to unseen ones: a thin line for each seed, a thick one for the mean."""
-    compared = list(_compared(runs))
+    compared = list(compared_questions(runs))
     if not compared:
         return
     columns = min(3, len(compared))
@@ -74,7 +65,7 @@ def _slopes(axes: Any, cell: Cell, colour: str) -> None:
 def curves(runs: Runs) -> Iterator["Figure"]:
     """Returns while training, on training levels and on unseen ones."""
     panels: dict[str, list[Line]] = {}
-    for question, found in _compared(runs):
+    for question, found in compared_questions(runs):
         panels[_panel(question, found)] = [
             Line(name, [_until(curve_of(run, split), cell.env_steps) for run in cell.runs], dashed=split == "test")
             for name, cell in found.items()
