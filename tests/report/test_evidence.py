@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from clop.experiments.sweep.grids import seeds_of
 from clop.report.evidence import (
     EVIDENCE_TABLES,
     QUESTIONS,
@@ -67,13 +68,7 @@ def test_the_page_shows_every_figure():
 def test_the_questions_are_those_of_the_sweep():
     """Fails if the tables ask for other games, levels, steps, methods or seeds than the registered runs have."""
     sweep = tomllib.loads((ROOT / "results/evidence/evidence.toml").read_text())
-    planned = [
-        (game, levels, grid["settings"]["total_timesteps"], tuple(grid["methods"]), grid["seeds"])
-        for grid in sweep["agents"]
-        for game in grid["games"]
-        for levels in _list(grid["settings"]["num_levels"])
-    ]
-    assert planned == [(q.game, q.levels, q.steps, q.methods, q.seeds) for q in QUESTIONS if q.required]
+    assert _planned(sweep) == [_asked(question) for question in QUESTIONS if question.required]
     asked = {(t.task, t.images, t.epochs, _plain(method), t.seeds) for t in TASKS for method in t.methods}
     wanted = {
         (
@@ -89,6 +84,33 @@ def test_the_questions_are_those_of_the_sweep():
     assert wanted <= asked
     exist = {method for *_, method, _ in asked - wanted}  # which were run before the plan
     assert exist <= {"plain", "clop", "dropout", "batch_norm"}
+
+
+def test_the_questions_of_the_amendment_are_those_of_its_sweep():
+    """Fails if seeds that suggested a question are among those that answer it."""
+    sweep = tomllib.loads((ROOT / "results/evidence/acting.toml").read_text())
+    named = ("acting", "entropy")
+    assert _planned(sweep) == [_asked(question) for question in QUESTIONS if question.name in named]
+    assert _planned(sweep)[0][-2] == (2, 3, 4)
+
+
+def _planned(sweep):
+    return [
+        (game, levels, settings["total_timesteps"], tuple(grid["methods"]), seeds_of(grid["seeds"]), _changes(settings))
+        for grid in sweep["agents"]
+        for settings in [grid["settings"]]
+        for game in grid["games"]
+        for levels in _list(settings["num_levels"])
+    ]
+
+
+def _changes(settings):
+    return ", ".join(f"{name} {value:g}" for name, value in settings.items() if name.startswith("ppo."))
+
+
+def _asked(question):
+    seeds = tuple(range(question.first_seed, question.seeds))
+    return question.game, question.levels, question.steps, question.methods, seeds, question.changes
 
 
 def _list(value):
@@ -151,6 +173,32 @@ def test_what_decides_has_the_interval_and_the_verdict(runs):
     assert rows["main", "dodgeball", "clop − ppo"].labels[3] == "not run"
     noise = rows["noise", "bigfish", "clop_consistency − clop"]
     assert (noise.labels[3], noise.values["test"].low) == ("too few seeds", None)
+
+
+def test_a_question_that_two_seeds_suggested_is_answered_by_the_others(tmp_path, write_agent):
+    """Fails if the seeds that were known count, or if PPO without the entropy bonus counts as PPO."""
+
+    def write(method, seed, test, **changes):
+        settings = {"preset": "quick", "steps": 1_003_520, "num_levels": 50, "eval_episodes": 1024} | changes
+        write_agent(tmp_path / f"{method}{seed}{len(changes)}", "bigfish", method, seed, 3.0, test, **settings)
+
+    for seed in range(5):
+        write("ppo", seed, 1.0 + seed / 10)
+    for seed, test in enumerate([9.0, 9.0, 2.0, 2.1, 2.2]):
+        write("clop(rollout_mode=eval)", seed, test)
+    for seed in range(3):
+        write("ppo", seed, 2.0 + seed / 10, **{"ppo.ent_coef": 0.0})
+    found = Runs.find([tmp_path])
+    returns = {(row.labels[0], row.labels[2], row.scale): row.values for row in agents(found).rows if row.values}
+    plain = "quick: small, easy, 50 levels"
+    assert returns["acting", "clop(rollout_mode=eval)", plain]["test"].value == pytest.approx(2.1)
+    assert returns["main", "ppo", plain]["test"].value == pytest.approx(1.2)
+    assert returns["entropy", "ppo", f"{plain}; ppo.ent_coef 0"]["test"].value == pytest.approx(2.1)
+    rows = {row.labels[:3]: row for row in decisions(found).rows}
+    assert rows["acting", "bigfish", "clop(rollout_mode=eval) − ppo"].labels[3] == "reproduced"
+    control = rows["acting", "bigfish", "clop(rollout_mode=eval) − ppo, ppo.ent_coef 0"]
+    assert control.labels[3] == "undecided"
+    assert control.values["test"].value == pytest.approx(0.0)
 
 
 def test_how_agents_learn_is_read_from_the_end_of_a_stage(runs, tmp_path):

@@ -33,11 +33,24 @@ class Question:
     steps: int
     methods: tuple[str, ...]
     seeds: int
+    """They end before this one."""
     required: bool = True
+    first_seed: int = 0
+    changes: str = ""
+    """Over the settings of the others, as scales name them."""
+    beside: tuple["Question", ...] = ()
+    """Whose methods its own are compared with; by default CLOP is with PPO."""
 
     @property
     def scale(self) -> str:
-        return f"quick: small, easy, {self.levels} levels"
+        return f"quick: small, easy, {self.levels} levels" + (f"; {self.changes}" if self.changes else "")
+
+    @property
+    def num_seeds(self) -> int:
+        return self.seeds - self.first_seed
+
+    def called(self, method: str) -> str:
+        return f"{method}, {self.changes}" if self.changes else method
 
     def find(self, runs: Sequence[AgentRun]) -> dict[str, Cell]:
         """The runs of each method, those of the planned seeds."""
@@ -46,7 +59,7 @@ class Question:
             for run in runs
             if (run.game, run.config["num_levels"], run.scale) == (self.game, self.levels, self.scale)
             and run.config["eval_episodes"] == _EPISODES
-            and run.seed < self.seeds
+            and self.first_seed <= run.seed < self.seeds
         ]
         return {
             cell.variant: cell
@@ -57,13 +70,25 @@ class Question:
 
 _TWO = ("ppo", "clop")
 _NOISE = ("clop(rollout_mode=eval)", "clop(per_sample=true)", "clop_consistency")
+_BIGFISH = Question("main", "bigfish", 50, 1_000_000, _TWO, 5)
+_DODGEBALL = Question("main", "dodgeball", 50, 1_000_000, _TWO, 3)
+_ENTROPY = Question(
+    "entropy", "bigfish", 50, 1_000_000, ("ppo",), 3, False, changes="ppo.ent_coef 0", beside=(_BIGFISH,)
+)
+_ACTING = (
+    Question("acting", "bigfish", 50, 1_000_000, _NOISE[:1], 5, False, 2, beside=(_BIGFISH, _ENTROPY)),
+    _ENTROPY,
+    Question("acting", "dodgeball", 50, 1_000_000, _NOISE[:1], 3, False, beside=(_DODGEBALL,)),
+)
+"""Of the second amendment: the first two seeds on bigfish suggested the question, so they do not answer it."""
 QUESTIONS = (
-    Question("main", "bigfish", 50, 1_000_000, _TWO, 5),
-    Question("main", "dodgeball", 50, 1_000_000, _TWO, 3),
+    _BIGFISH,
+    _DODGEBALL,
     Question("few levels", "starpilot", 10, 300_000, _TWO, 3),
     Question("few levels", "starpilot", 50, 300_000, _TWO, 3),
-    Question("noise", "bigfish", 50, 1_000_000, _NOISE, 2),
+    Question("noise", "bigfish", 50, 1_000_000, _NOISE, 2, beside=(_BIGFISH,)),
     Question("main, longer", "bigfish", 50, 2_000_000, _TWO, 3),
+    *_ACTING,
     Question("control", "jumper", 50, 1_000_000, _TWO, 3, required=False),
     Question("the paper's levels", "bigfish", 200, 2_000_000, _TWO, 2, required=False),
     Question("more seeds", "dodgeball", 50, 1_000_000, _TWO, 5, required=False),
@@ -83,8 +108,8 @@ def agents(runs: Runs) -> Table:
             labels = (question.name, question.game, method)
             cell = found.get(method)
             values = {} if cell is None else {name: mean_of(cell, key) for name, key in _QUANTITIES.items()}
-            seeds = f"{len(cell.runs) if cell else 0} of {question.seeds}"
-            command = "" if cell and len(cell.runs) == question.seeds else COMMAND
+            seeds = f"{len(cell.runs) if cell else 0} of {question.num_seeds}"
+            command = "" if cell and len(cell.runs) == question.num_seeds else COMMAND
             steps = steps_text(question.steps)
             rows.append(Row(labels, "ours", values, seeds, steps, question.scale, command))
     notes = (
@@ -95,9 +120,19 @@ def agents(runs: Runs) -> Table:
 
 
 def shown(question: Question, found: Mapping[str, Cell]) -> bool:
-    """Whether a question was required, or has more than the required part of it: more seeds add to the same runs."""
-    required = [q.seeds for q in QUESTIONS if q.required and (q.game, q.steps) == (question.game, question.steps)]
-    return question.required or any(len(cell.runs) > max(required, default=0) for cell in found.values())
+    """Whether a question was required, or has runs that no required one has: more seeds add to the same runs."""
+    if question.required:
+        return True
+    asked = [
+        q
+        for q in QUESTIONS
+        if q.required and (q.game, q.steps, q.scale) == (question.game, question.steps, question.scale)
+    ]
+    return any(
+        all(method not in q.methods or run.seed >= q.seeds for q in asked)
+        for method, cell in found.items()
+        for run in cell.runs
+    )
 
 
 _QUANTITIES = {"train": "train", "test": "test", "gap": "gap", "test / train": "ratio"}
@@ -115,17 +150,11 @@ def decisions(runs: Runs) -> Table:
     rows = []
     for question in QUESTIONS:
         found = question.find(runs.agents)
-        if _NOISE[0] in question.methods:  # its methods stand beside the two of the main question
-            main = QUESTIONS[0].find(runs.agents)
-            pairs = [(method, base) for method in question.methods for base in _TWO]
-            found = {**main, **found}
-        else:
-            pairs = [("clop", "ppo")]
-            if not shown(question, found):
-                continue
-        for method, base in pairs:
-            compared = compare(found[method], found[base]) if method in found and base in found else None
-            labels = (question.name, question.game, f"{method} − {base}", _verdict(compared))
+        if not shown(question, found):
+            continue
+        for pair, cell, base in _compared(question, found, runs):
+            compared = None if cell is None or base is None else compare(cell, base, across_scales=True)
+            labels = (question.name, question.game, pair, _verdict(compared))
             values = {} if compared is None else _differences(compared)
             seeds = "" if compared is None else f"{len(compared.cell.runs)} and {len(compared.base.runs)}"
             steps, command = steps_text(question.steps), "" if compared else COMMAND
@@ -143,6 +172,19 @@ def decisions(runs: Runs) -> Table:
     columns = ("test", "test, Welch", *[name for name in _OUTCOMES if name != "test"], "P(better)")
     names = ("question", "game", "compared", "verdict")
     return Table("evidence-decisions", "What decides: agents", names, columns, tuple(rows), notes)
+
+
+def _compared(
+    question: Question, found: Mapping[str, Cell], runs: Runs
+) -> Iterator[tuple[str, Cell | None, Cell | None]]:
+    """What is compared with what, as text, and their runs if there are any."""
+    if not question.beside:
+        yield "clop − ppo", found.get("clop"), found.get("ppo")
+    for method in question.methods:
+        for other in question.beside:
+            bases = other.find(runs.agents)
+            for base in other.methods:
+                yield f"{question.called(method)} − {other.called(base)}", found.get(method), bases.get(base)
 
 
 _ITERATIONS = 12  # about 50 000 steps

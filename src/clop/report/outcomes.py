@@ -119,9 +119,10 @@ class Comparison:
         return stats.estimate_rows(lambda s: s[0][..., 0].mean(-1) - s[1][..., 0].mean(-1), samples, rng, reps)
 
 
-def compare(cell: Cell, base: Cell) -> Comparison:
-    """A method against another, such as ``clop`` against ``ppo``."""
-    if (cell.game, cell.scale_key, cell.env_steps) != (base.game, base.scale_key, base.env_steps):
+def compare(cell: Cell, base: Cell, *, across_scales: bool = False) -> Comparison:
+    """A method against another, such as ``clop`` against ``ppo``; with other settings only if that is asked."""
+    same_scale = across_scales or cell.scale_key == base.scale_key
+    if not same_scale or (cell.game, cell.env_steps) != (base.game, base.env_steps):
         raise UsageError(f"{cell.variant} and {base.variant} are to be compared on one game, scale and number of steps")
     differences = {
         name: stats.welch_estimate(cell.values(name), base.values(name)) for name in ("train", "test", "gap", "ratio")
