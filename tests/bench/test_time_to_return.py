@@ -30,7 +30,9 @@ def points(*returns, seconds=10.0):
 
 
 def row(what, reached, seconds):
-    return Row(what, reached, [Point(100, seconds, 1.0)])
+    """A learner whose last two tests say whether it has reached 5."""
+    value = 6.0 if reached else 1.0
+    return Row(what, [5.0], [Point(50, seconds / 2, value), Point(100, seconds, value)])
 
 
 @pytest.fixture
@@ -71,18 +73,25 @@ def test_the_mean_of_two_tests_has_to_be_there():
 
 
 def test_the_clock_stops_where_the_score_is_reached(race):
-    rows = race({QUICK: points(1.0, 4.0, 6.0, 9.0)}, reach=5.0)
-    assert rows[QUICK].reached
-    assert (rows[QUICK].last.steps, rows[QUICK].last.seconds, rows[QUICK].time_text) == (300, 30.0, "30")
+    rows = race({QUICK: points(1.0, 4.0, 6.0, 9.0)})
+    assert (rows[QUICK].last.steps, rows[QUICK].last.seconds, rows[QUICK].time_text(5.0)) == (300, 30.0, "30")
     assert rows[QUICK].steps_per_second == 10
+
+
+def test_of_several_scores_each_has_its_time_and_the_highest_ends_the_race(race):
+    """Fails if the first score ends it, or if a score that was lost again later does not count."""
+    rows = race({QUICK: points(3.0, 3.0, 1.0, 1.0, 5.0, 5.0, 9.0)}, reach="5, 3")
+    assert rows[QUICK].asdict()["seconds_to"] == {"3": 20.0, "5": 60.0}
+    assert len(rows[QUICK].tests) == 6
 
 
 def test_a_hopeless_learner_is_given_up(race):
     """After its minutes, or when its run ends; fails if it goes on to its end in spite of the limit."""
     tests = {QUICK: points(*[0.0] * 9, seconds=60.0), "clop, procgen-easy": points(0.0, 0.0, seconds=60.0)}
     rows = race(tests, minutes=3.0)
-    assert (len(rows[QUICK].tests), rows[QUICK].time_text) == (3, "not reached in 3 min")
-    assert (len(rows["clop, procgen-easy"].tests), rows["clop, procgen-easy"].reached) == (2, False)
+    assert (len(rows[QUICK].tests), rows[QUICK].time_text(5.0)) == (3, "not in 3 min")
+    easy = rows["clop, procgen-easy"]
+    assert (len(easy.tests), easy.seconds_to(5.0)) == (2, None)
 
 
 def test_one_after_the_other_with_as_many_processes_as_threads(race):
@@ -111,30 +120,31 @@ def test_the_lead_is_over_the_best_of_the_others():
     taken for the best."""
     ours, cnn, impala = row(QUICK, True, 100.0), "Stable-Baselines3, CnnPolicy", "Stable-Baselines3, impala"
     easy = row("clop, procgen-easy", True, 10.0)
-    assert lead_of_quick([ours, easy, row(cnn, True, 500.0), row(impala, False, 300.0)]) == Lead(cnn, 5.0, False)
-    bound = lead_of_quick([ours, easy, row(cnn, False, 1200.0), row(impala, False, 1300.0)])
+    assert lead_of_quick([ours, easy, row(cnn, True, 500.0), row(impala, False, 300.0)], 5.0) == Lead(cnn, 5.0, False)
+    bound = lead_of_quick([ours, easy, row(cnn, False, 1200.0), row(impala, False, 1300.0)], 5.0)
     assert bound == Lead(cnn, 12.0, True)
     assert bound.text == "at least 12.0"
-    assert lead_of_quick([row(QUICK, False, 100.0), row(cnn, True, 500.0)]) is None
-    assert lead_of_quick([ours, easy]) is None
+    assert lead_of_quick([row(QUICK, False, 100.0), row(cnn, True, 500.0)], 5.0) is None
+    assert lead_of_quick([ours, easy], 5.0) is None
 
 
 def test_the_table_says_who_has_arrived(monkeypatch):
     rows = [row(QUICK, True, 100.0), row("Stable-Baselines3, impala", False, 1200.0)]
     monkeypatch.setattr(time_to_return, "measure", lambda settings, report: rows)
     result = run(Settings())
-    assert "| clop, quick               |                   100 |   100 |       1 |             1.00 |" in result.text()
-    assert "not reached in 20 min" in result.text()
+    assert "| clop, quick               |           100 |   100 |       1 |             6.00 |" in result.text()
+    assert "not in 20 min" in result.text()
     assert result.text().endswith("at least 12.0 times as long as clop, quick")
     metrics = result.metrics()
-    assert metrics["lead"] == {"over": "Stable-Baselines3, impala", "ratio": 12.0, "at_least": True}
-    assert metrics["rows"][0]["tests"] == [{"steps": 100, "seconds": 100.0, "test_return": 1.0}]
+    assert metrics["lead"] == {"5": {"over": "Stable-Baselines3, impala", "ratio": 12.0, "at_least": True}}
+    assert metrics["rows"][0]["tests"][-1] == {"steps": 100, "seconds": 100.0, "test_return": 6.0}
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"minutes": 0.0}, "minutes must be positive"),
+        ({"reach": "3;5"}, "reach: expected returns with commas between them, got '3;5'"),
         ({"game": "starpilt"}, "did you mean 'starpilot'"),
         ({"method": "clopp"}, "did you mean 'clop'"),
         ({"processes": 3}, "processes=3 does not divide num_envs=64"),
@@ -208,6 +218,6 @@ def test_our_learner_races_in_two_processes(monkeypatch):
     """With the real processes, at a tiny size."""
     quick = TrainConfig.preset("quick", "fruitbot", num_levels=5, processes=2, ppo=TINY)
     monkeypatch.setattr(time_to_return, "contestants", lambda settings: [time_to_return.Contestant(QUICK, quick)])
-    (found,) = measure(Settings(game="fruitbot", reach=-100.0, test_every=8, test_episodes=2))
-    assert found.reached
+    (found,) = measure(Settings(game="fruitbot", reach="-100", test_every=8, test_episodes=2))
+    assert found.seconds_to(-100.0) == found.last.seconds
     assert [point.steps for point in found.tests] == [8, 16]

@@ -1,4 +1,4 @@
-"""``clop bench return``: how long learners train until they reach a return on unseen levels."""
+"""``clop bench return``: how long learners train until they reach returns on unseen levels."""
 
 import math
 import statistics
@@ -20,11 +20,12 @@ from clop.rl.protocols import EvalConfig
 
 DESCRIPTION = (
     "Train one learner after the other on the same levels of a game until the return on unseen levels, the mean of the "
-    "last two tests, reaches a score: clop's presets quick and procgen-easy, and Stable-Baselines3's PPO with its own "
-    "CnnPolicy and with IMPALA, both with the settings of quick. Only training counts, not the tests. A learner is "
-    "given up after some minutes, or at the end of its preset. Up to an hour and a half."
+    "last two tests, reaches the highest of some scores: clop's presets quick and procgen-easy, and "
+    "Stable-Baselines3's PPO with its own CnnPolicy and with IMPALA, both with the settings of quick. Only training "
+    "counts, not the tests. A learner is given up after some minutes. Up to an hour and a half."
 )
 QUICK = "clop, quick"
+_NO_END = 1_000_000_000  # the clock ends a run, not its preset; learning rates are constant
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Settings(BenchSettings):
 
     game: str = field(default="starpilot", metadata={"positional": True})
     """Game to learn."""
-    reach: float = 5.0
-    """Return on unseen levels at which the clock stops."""
+    reach: str = "5"
+    """Returns on unseen levels whose times are taken, with commas between them."""
     minutes: float = 20.0
     """Minutes of training after which a learner is given up; it is looked at after each test."""
     num_levels: int = 50
@@ -52,10 +53,19 @@ class Settings(BenchSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _ = self.scores
         if not self.minutes > 0:
             raise UsageError(f"minutes must be positive, got {self.minutes}")
         for contestant in contestants(self):  # an unknown game or method is told of before the first has trained
             check_run(contestant.config)
+
+    @property
+    def scores(self) -> list[float]:
+        """The returns to reach, the highest last."""
+        try:
+            return sorted({float(score) for score in self.reach.split(",")})
+        except ValueError:
+            raise UsageError(f"reach: expected returns with commas between them, got {self.reach!r}") from None
 
     def asdict(self) -> dict[str, Any]:
         values = super().asdict()
@@ -88,7 +98,7 @@ class Row:
     """How one learner did."""
 
     what: str
-    reached: bool
+    scores: Sequence[float]
     tests: Sequence[Point]
 
     @property
@@ -99,13 +109,21 @@ class Row:
     def steps_per_second(self) -> float:
         return self.last.steps / self.last.seconds
 
-    @property
-    def time_text(self) -> str:
+    def seconds_to(self, score: float) -> float | None:
+        """Of training, until the mean of two tests was there; None if it never was."""
+        ends = (count for count in range(len(self.tests) + 1) if has_reached(self.tests[:count], score))
+        return next((self.tests[count - 1].seconds for count in ends), None)
+
+    def time_text(self, score: float) -> str:
         """Seconds, or what became of it."""
-        return f"{self.last.seconds:.0f}" if self.reached else f"not reached in {self.last.seconds / 60:.0f} min"
+        seconds = self.seconds_to(score)
+        return f"not in {self.last.seconds / 60:.0f} min" if seconds is None else f"{seconds:.0f}"
 
     def asdict(self) -> dict[str, Any]:
-        return asdict(self) | {
+        return {
+            "what": self.what,
+            "seconds_to": {f"{score:g}": self.seconds_to(score) for score in self.scores},
+            "tests": [asdict(test) for test in self.tests],
             "seconds": self.last.seconds,
             "steps": self.last.steps,
             "steps_per_second": self.steps_per_second,
@@ -116,21 +134,36 @@ class Row:
 def run(settings: Settings, report: Report = silent) -> Result:
     check_sb3(settings.without_sb3)
     rows = measure(settings, report)
-    header = ["learner", "seconds", "steps", "steps/s", "last test return"]
+    header = [
+        "learner",
+        *(f"seconds to {score:g}" for score in settings.scores),
+        "steps",
+        "steps/s",
+        "last test return",
+    ]
     cells = [
-        [row.what, row.time_text, str(row.last.steps), f"{row.steps_per_second:.0f}", f"{row.last.test_return:.2f}"]
+        [
+            row.what,
+            *map(row.time_text, settings.scores),
+            str(row.last.steps),
+            f"{row.steps_per_second:.0f}",
+            f"{row.last.test_return:.2f}",
+        ]
         for row in rows
     ]
-    lead = lead_of_quick(rows)
+    leads = {f"{score:g}": lead for score in settings.scores if (lead := lead_of_quick(rows, score)) is not None}
     notes = [
         f"{settings.game}, {settings.num_levels} levels, {settings.processes} processes or threads; seconds of "
-        f"training until {settings.reach:g} on unseen levels: the mean of two tests of {settings.test_episodes} "
-        f"episodes, one every {settings.test_every} steps, not counted in the time"
+        f"training until a return on unseen levels: the mean of two tests of {settings.test_episodes} "
+        f"episodes, one every {settings.test_every} steps, not counted in the time",
+        *(
+            f"to {score}: the best of Stable-Baselines3 takes {lead.text} times as long as {QUICK}"
+            for score, lead in leads.items()
+        ),
     ]
-    if lead is not None:
-        notes.append(f"the best of Stable-Baselines3 takes {lead.text} times as long as {QUICK}")
-    extra = {"lead": None if lead is None else asdict(lead)}
-    return Result(rows, header, cells, "\n".join(notes), extra)
+    return Result(
+        rows, header, cells, "\n".join(notes), {"lead": {score: asdict(lead) for score, lead in leads.items()}}
+    )
 
 
 @dataclass(frozen=True)
@@ -147,19 +180,20 @@ class Lead:
         return f"{'at least ' if self.at_least else ''}{self.ratio:.1f}"
 
 
-def lead_of_quick(rows: Sequence[Row]) -> Lead | None:
+def lead_of_quick(rows: Sequence[Row], score: float) -> Lead | None:
     """Over the best of Stable-Baselines3: the first to arrive, or else the one that trained least, whose time is a
     bound; None if there is none, or if quick has not arrived."""
-    ours = next((row for row in rows if row.what == QUICK and row.reached), None)
+    ours = next((row.seconds_to(score) for row in rows if row.what == QUICK), None)
     others = [row for row in rows if row.what.startswith("Stable-Baselines3")]
     if ours is None or not others:
         return None
-    best = min(others, key=lambda row: (not row.reached, row.last.seconds))
-    return Lead(best.what, best.last.seconds / ours.last.seconds, not best.reached)
+    arrived = [(seconds, row.what) for row in others if (seconds := row.seconds_to(score)) is not None]
+    seconds, name = min(arrived or [(row.last.seconds, row.what) for row in others])
+    return Lead(name, seconds / ours, not arrived)
 
 
 def contestants(settings: Settings) -> list[Contestant]:
-    shared: dict[str, Any] = {"num_levels": settings.num_levels}
+    shared: dict[str, Any] = {"num_levels": settings.num_levels, "total_timesteps": _NO_END}
     ours: dict[str, Any] = shared | {"processes": settings.processes}
     quick = TrainConfig.preset("quick", settings.game, **shared)
     learners = [
@@ -185,14 +219,14 @@ def _measured(contestant: Contestant, settings: Settings, report: Report) -> Row
     threads = 1 if contestant.sb3_encoder is None else settings.processes
     with OwnProcess(contestant.name, body, threads) as process:
         finished = False
-        while not (finished or has_reached(tests, settings.reach) or _is_late(tests, settings.minutes)):
+        while not (finished or has_reached(tests, settings.scores[-1]) or _is_late(tests, settings.minutes)):
             test, finished = process.turn()
             tests.append(test)
             report(
                 f"{contestant.name}: {test.test_return:.2f} on unseen levels after {test.steps} steps, "
                 f"{test.seconds:.0f} s"
             )
-    return Row(contestant.name, has_reached(tests, settings.reach), tests)
+    return Row(contestant.name, settings.scores, tests)
 
 
 def has_reached(tests: Sequence[Point], score: float) -> bool:
