@@ -21,6 +21,7 @@ from clop.report.evidence import (
     decisions,
     in_short,
     learning,
+    not_made,
     verdict,
 )
 from clop.report.evidence_figures import EVIDENCE_FIGURES
@@ -163,6 +164,15 @@ def test_a_question_takes_the_runs_that_were_planned_for_it_and_no_others(runs):
     assert ("more seeds", "dodgeball", "ppo") not in rows  # not required, and not run
 
 
+def test_what_was_planned_and_not_run_is_listed(runs):
+    """Fails if an optional question without runs is passed over, or one that has all of them is named."""
+    rows = {row.labels: row.seeds for row in not_made(runs).rows}
+    assert ("main", "bigfish", "ppo") not in rows
+    assert rows["noise", "bigfish", "clop_consistency"] == "1 of 2"
+    assert rows["control", "jumper", "clop"] == "0 of 3"
+    assert rows["alpha", "bigfish", "clop(alpha=1)"] == "0 of 2"
+
+
 def test_what_decides_has_the_interval_and_the_verdict(runs):
     rows = {row.labels[:3]: row for row in decisions(runs).rows}
     main = rows["main", "bigfish", "clop − ppo"]
@@ -248,6 +258,16 @@ def test_a_figure_has_the_seeds_of_both_methods_and_what_they_did(runs):
     assert [tuple(line.get_ydata()) for line in drawn if line.get_color() == "black"] == [(1, 1)]  # blind play
     assert len(lines) == 2 * (5 + 1)
     assert lines[0] == (3.0, 1.0)  # trained, unseen
+
+
+def test_a_seed_that_was_trained_twice_is_one_curve_beside_openais(tmp_path, write_agent):
+    """A run to 2 M beside a record of its seed at 1 M; fails if they count as two seeds, or the shorter stays."""
+    for steps in (1_003_520, 2_002_944):
+        path = tmp_path / str(steps)
+        write_agent(path, "bigfish", "ppo", 0, 3.0, 1.0, preset="quick", steps=steps, num_levels=50, eval_episodes=1024)
+    (figure,) = next(f for f in EVIDENCE_FIGURES if f.name == "evidence-openai").draw(Runs.find([tmp_path]))
+    assert "1 seed" in figure.get_suptitle()
+    assert max(x for axes in figure.axes for line in axes.lines for x in line.get_xdata()) >= 2_002_944
 
 
 def test_without_runs_nothing_is_drawn():

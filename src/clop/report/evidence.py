@@ -36,6 +36,7 @@ class Question:
     """They end before this one."""
     required: bool = True
     first_seed: int = 0
+    encoder: str = "small"
     changes: str = ""
     """Over the settings of the others, as scales name them."""
     beside: tuple["Question", ...] = ()
@@ -43,7 +44,7 @@ class Question:
 
     @property
     def scale(self) -> str:
-        return f"quick: small, easy, {self.levels} levels" + (f"; {self.changes}" if self.changes else "")
+        return f"quick: {self.encoder}, easy, {self.levels} levels" + (f"; {self.changes}" if self.changes else "")
 
     @property
     def num_seeds(self) -> int:
@@ -93,6 +94,17 @@ QUESTIONS = (
     Question("the paper's levels", "bigfish", 200, 2_000_000, _TWO, 2, required=False),
     Question("more seeds", "dodgeball", 50, 1_000_000, _TWO, 5, required=False),
     Question("main, longer still", "bigfish", 50, 5_000_000, _TWO, 3, required=False),
+    *(
+        Question(name, "bigfish", 50, 1_000_000, methods, 2, required=False, beside=(_BIGFISH,))
+        for name, methods in {
+            "what CLOP is made of": ("clop(local=false)", "clop(channel_consistent=false)"),
+            "where CLOP sits": ("clop(critic=same)", "clop(slot=conv1)", "clop(slot=conv2)"),
+            "alpha": tuple(f"clop(alpha={alpha})" for alpha in (0.1, 0.3, 0.8, 1)),
+            "other methods": ("dropout", "rad", "drac", "idaac"),
+        }.items()
+    ),
+    Question("Impoola", "bigfish", 50, 1_000_000, ("clop",), 2, False, changes="network.impoola true"),
+    Question("the authors' network", "bigfish", 50, 1_000_000, _TWO, 2, False, encoder="impala ×0.5"),
 )
 """In the order of the plan."""
 
@@ -133,6 +145,21 @@ def shown(question: Question, found: Mapping[str, Cell]) -> bool:
         for method, cell in found.items()
         for run in cell.runs
     )
+
+
+def not_made(runs: Runs) -> Table:
+    """Planned runs of agents that do not exist: what was to be run as far as compute goes."""
+    rows = []
+    for question in QUESTIONS:
+        found = question.find(runs.agents)
+        for method in question.methods:
+            made = len(found[method].runs) if method in found else 0
+            if made < question.num_seeds:
+                labels = (question.name, question.game, method)
+                seeds = f"{made} of {question.num_seeds}"
+                rows.append(Row(labels, "ours", {}, seeds, steps_text(question.steps), question.scale))
+    names = ("question", "game", "method")
+    return Table("evidence-not-made", "Planned and not run", names, (), tuple(rows))
 
 
 _QUANTITIES = {"train": "train", "test": "test", "gap": "gap", "test / train": "ratio"}
@@ -360,6 +387,7 @@ EVIDENCE_TABLES: dict[str, Callable[[Runs], Table]] = {
     "evidence-agents": agents,
     "evidence-decisions": decisions,
     "evidence-learning": learning,
+    "evidence-not-made": not_made,
     "evidence-classifiers": classifiers,
     "evidence-classifier-decisions": classifier_decisions,
 }

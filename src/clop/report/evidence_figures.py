@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clop.report import drawing
+from clop.report import drawing, openai
 from clop.report.drawing import Line
 from clop.report.efficiency import curve_of
-from clop.report.evidence import ALPHA_RUNS, COMMAND, TASKS, Question, Task, compared_questions, seeds_of
+from clop.report.evidence import ALPHA_RUNS, COMMAND, QUESTIONS, TASKS, Question, Task, compared_questions, seeds_of
 from clop.report.figures import new_figure
 from clop.report.outcomes import Cell
 from clop.report.paper_agents import steps_text
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from clop.report.figures import Figure
 
 _SPLITS = ("train", "test")
+_LEVELS = 50
 _PAPERS_ALPHA = 0.9  # on MNIST
 
 
@@ -81,6 +82,13 @@ def _until(curve: drawing.Curve, end: float) -> drawing.Curve:
     return [point for point in curve if point[0] <= end]
 
 
+def beside_openai(runs: Runs) -> Iterator["Figure"]:
+    """PPO of the plan with 50 levels beside OpenAI's with 200."""
+    asked = [question for question in QUESTIONS if question.levels == _LEVELS and not question.changes]
+    found = {run.path: run for question in asked for cell in question.find(runs.agents).values() for run in cell.runs}
+    yield from openai.figure(Runs(tuple(found.values())))
+
+
 def alphas(runs: Runs) -> Iterator["Figure"]:
     """Accuracy on USPS against alpha."""
     task = next(task for task in TASKS if task.name == "alpha")
@@ -127,6 +135,7 @@ def images(runs: Runs) -> Iterator["Figure"]:
 EVIDENCE_FIGURES = (
     PaperFigure("evidence-gaps", "From training levels to unseen ones", gaps, COMMAND),
     PaperFigure("evidence-curves", "Returns while training", curves, COMMAND),
+    PaperFigure("evidence-openai", "PPO, ours and OpenAI's", beside_openai, COMMAND),
     PaperFigure("evidence-alpha", "Accuracy by alpha", alphas, COMMAND),
     PaperFigure("evidence-images", "Accuracy by number of images", images, COMMAND),
 )

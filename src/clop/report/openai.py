@@ -43,10 +43,11 @@ def departures(run: AgentRun) -> str:
 
 
 def _ours(runs: Runs) -> dict[str, list[AgentRun]]:
-    """Runs of PPO on easy games, by scale."""
-    found: dict[str, list[AgentRun]] = {}
+    """Runs of PPO on easy games, by scale; the longest of a seed, which stands for those that ended before."""
     chosen = [run for run in runs.agents if run.variant == "ppo" and run.mode == "easy" and run.game in GAMES]
-    for run in sorted(chosen, key=lambda run: (run.scale, run.scale_key, run.game, run.seed)):
+    longest = {(run.scale_key, run.game, run.seed): run for run in sorted(chosen, key=lambda run: run.end.env_steps)}
+    found: dict[str, list[AgentRun]] = {}
+    for run in sorted(longest.values(), key=lambda run: (run.scale, run.scale_key, run.game, run.seed)):
         found.setdefault(run.scale_key, []).append(run)
     return found
 

@@ -15,6 +15,7 @@ _TITLES = {
     "evidence-agents": "Agents of the plan",
     "evidence-decisions": "What decides: agents",
     "evidence-learning": "How agents were learning at the end",
+    "evidence-not-made": "Planned and not run",
     "evidence-classifiers": "Classifiers of the plan",
     "evidence-classifier-decisions": "What decides: classifiers",
 }
