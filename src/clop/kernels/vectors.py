@@ -63,3 +63,17 @@ class Vectors:
         kind = ir.FunctionType(FLOATS, [FLOATS] * 3)
         fma = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.fma.v{LANES}f32")
         return self.builder.call(fma, [a, b, c])
+
+
+@compiler_function
+def copy(typing_context: Any, source: Any, first: Any, target: Any, result: Any, count: Any) -> Any:
+    """Copy so many numbers from one contiguous array to another; numba's own way goes number by number."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        here, there = Vectors(context, builder, signature, arguments).data
+        _, first, _, result, count = arguments
+        size = context.get_abi_sizeof(here.type.pointee)
+        cgutils.raw_memcpy(builder, builder.gep(there, [result]), builder.gep(here, [first]), count, size)
+        return context.get_dummy_value()
+
+    return types.void(source, types.int64, target, types.int64, types.int64), generate
