@@ -216,10 +216,11 @@ def _correlate_all(
     for n in range(count):
         for i in range(rows):
             copy(gradient, (n * rows + i) * line, last, i * (line + _WIDE), line)
-        _correlate(second[n], last, totals3)
+        following = min(n + 1, count - 1)
+        _correlate(second[n], last, totals3, x[n], x[n])
         _spread(last, weights3, behind_second)
         _let_through(second[n], behind_second)
-        _correlate(first[n], behind_second, totals2)
+        _correlate(first[n], behind_second, totals2, first[following], second[following])
         _spread(behind_second, weights2, behind_first)
         _let_through(first[n], behind_first)
         fill(image, x, n)
@@ -239,15 +240,20 @@ def _let_through(y: Any, gradient: Any) -> None:
 
 
 @jit
-def _correlate(image: Any, gradient: Any, totals: Any) -> None:
-    """Add the gradient of the weights, and of the bias behind them, that one image gives, but for the first layer."""
+def _correlate(image: Any, gradient: Any, totals: Any, soon: Any, later: Any) -> None:
+    """Add the gradient of the weights, and of the bias behind them, that one image gives, but for the first layer.
+
+    On the way ``soon`` and ``later``, which are read next, are fetched from memory.
+    """
     _, across, inputs = image.shape
     rows, columns, _ = gradient.shape
-    line = across * inputs
+    line, at_once = across * inputs, _AT_ONCE // 2
     for tap in range(9):
-        for c in range(0, inputs, _AT_ONCE // 2):
+        fetched, turn = (soon, tap) if tap < 5 else (later, tap - 5)
+        for c in range(0, inputs, at_once):
             place, total = tap // 3 * line + tap % 3 * inputs + c, (tap * inputs + c) * _WIDE
-            _products(image, gradient, totals, place, line, 2 * inputs, total, rows, columns)
+            ahead = (turn * inputs + c) * rows * columns
+            _products(image, gradient, totals, fetched, place, line, 2 * inputs, total, ahead, rows, columns)
     _all(gradient, totals, 9 * inputs * _WIDE, rows * columns)
 
 
@@ -416,10 +422,12 @@ def _products(
     image: Any,
     gradient: Any,
     totals: Any,
+    fetched: Any,
     place: Any,
     line: Any,
     step: Any,
     result: Any,
+    ahead: Any,
     rows: Any,
     columns: Any,
 ) -> Any:
@@ -427,7 +435,7 @@ def _products(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vectors = Vectors(context, builder, signature, arguments)
-        *_, place, line, step, result, rows, columns = arguments
+        *_, place, line, step, result, ahead, rows, columns = arguments
         channels = range(0, _WIDE, LANES)
         places = {(k, c): builder.add(result, INT(k * _WIDE + c)) for k in range(_AT_ONCE // 2) for c in channels}
         sums = {key: cgutils.alloca_once(builder, FLOATS) for key in places}
@@ -438,7 +446,9 @@ def _products(
             cgutils.for_range_slice(builder, INT(0), rows, INT(1)) as (i, _),
             cgutils.for_range_slice(builder, INT(0), within, INT(1)) as (j, _),
         ):
-            here = builder.mul(builder.add(builder.mul(i, columns), j), INT(_WIDE))
+            position = builder.add(builder.mul(i, columns), j)
+            vectors.fetch(3, builder.add(ahead, builder.mul(position, INT(_AT_ONCE // 2))))
+            here = builder.mul(position, INT(_WIDE))
             each = {c: vectors.load(1, builder.add(here, INT(c))) for c in channels}
             window = builder.add(place, builder.mul(builder.mul(i, INT(2)), line))
             number = builder.add(window, builder.mul(j, step))
@@ -449,7 +459,7 @@ def _products(
             vectors.store(builder.load(total), 2, places[key])
         return context.get_dummy_value()
 
-    return types.void(image, gradient, totals, *[types.int64] * 6), generate
+    return types.void(image, gradient, totals, fetched, *[types.int64] * 7), generate
 
 
 @compiler_function

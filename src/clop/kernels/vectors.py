@@ -52,6 +52,14 @@ class Vectors:
     def number(self, array: int, offset: Any) -> Any:
         return self.builder.load(self.builder.gep(self.data[array], [offset]))
 
+    def fetch(self, array: int, offset: Any) -> None:
+        """Have what is read later brought into the cache; harmless behind the end of an array."""
+        place = self.builder.bitcast(self.builder.gep(self.data[array], [offset]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        fetch = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.prefetch.p0")
+        self.builder.call(fetch, [place, number(0), number(2), number(1)])
+
     def repeated(self, number: Any, vector: Any = FLOATS) -> Any:
         """A vector of one number."""
         nothing = ir.Constant(vector, ir.Undefined)
