@@ -4,8 +4,8 @@ An image goes through all of them, and its gradient back, while it is in the cac
 minibatch go through memory. oneDNN is at a third of its speed for the gradient of what a convolution with stride 2
 reads, and at half of it for a convolution of three colours.
 
-Everywhere sixteen channels are one vector, to which a number adds a multiple of another vector, and sixteen sums are on
-the way at once. All of them have oneDNN's order on processors with AVX-512, which others leave to torch.
+All sums have oneDNN's order on processors with AVX-512, which others leave to torch; so numbers are equal to the bit,
+but for gradients on frames whose width 8 does not divide.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,20 +15,32 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
 from torch import Tensor, nn
 
 from clop.kernels.jit import jit
 from clop.kernels.layers import plain, watched
 from clop.kernels.pool import empty_maps, fits, rows_of
 from clop.kernels.stem import COLOURS, bordered, fill, sums_of_row
-from clop.kernels.vectors import FLOATS, INT, LANES, Vectors, compiler_function, copy, has_feature
+from clop.kernels.strided_sums import (
+    AT_ONCE,
+    WIDE,
+    add_positions,
+    add_products,
+    clear,
+    convolve_colours,
+    convolve_narrow,
+    convolve_one_colours,
+    convolve_one_narrow,
+    convolve_one_wide,
+    convolve_wide,
+    spread_narrow,
+    spread_one,
+    spread_one_wide,
+    spread_wide,
+)
+from clop.kernels.vectors import LANES, copy, has_feature
 
-CHANNELS = COLOURS, LANES, 2 * LANES, 2 * LANES
-_WIDE = 2 * LANES
-_AT_ONCE = 16  # sums
+CHANNELS = COLOURS, LANES, WIDE, WIDE
 
 
 def three_convolutions(convolutions: Sequence[nn.Module], x: Tensor) -> Tensor | None:
@@ -148,7 +160,7 @@ def _convolve_all(
         line = one.shape[1] * LANES
         _convolve(one, line, weights2, bias2, two, two.shape[1] + 1, two.shape[1] - 2, two.shape[0] - 2, True)
         _, rows, columns, _ = y.shape
-        _convolve(two, two.shape[1] * _WIDE, weights3, bias3, y[n], 0, columns, rows, False)
+        _convolve(two, two.shape[1] * WIDE, weights3, bias3, y[n], 0, columns, rows, False)
 
 
 @jit
@@ -170,26 +182,26 @@ def _convolve(
 ) -> None:
     """One image with its border, to rows of ``y`` from the position ``first`` on."""
     _, _, inputs, outputs = weights.shape
-    at_once = _AT_ONCE * LANES // outputs
+    at_once = AT_ONCE * LANES // outputs
     whole = columns - columns % at_once
     for i in range(rows):
         window, result = 2 * i * line, (first + i * y.shape[1]) * outputs
         for j in range(0, whole, at_once):
             here, there = window + 2 * j * inputs, result + j * outputs
             if inputs == COLOURS:
-                _colours(image, weights, bias, y, here, line, there, rectified)
+                convolve_colours(image, weights, bias, y, here, line, there, rectified)
             elif inputs == LANES:
-                _narrow(image, weights, bias, y, here, line, there, rectified)
+                convolve_narrow(image, weights, bias, y, here, line, there, rectified)
             else:
-                _wide(image, weights, bias, y, here, line, there, rectified)
+                convolve_wide(image, weights, bias, y, here, line, there, rectified)
         for j in range(whole, columns):
             here, there = window + 2 * j * inputs, result + j * outputs
             if inputs == COLOURS:
-                _one_colours(image, weights, bias, y, here, line, there, rectified)
+                convolve_one_colours(image, weights, bias, y, here, line, there, rectified)
             elif inputs == LANES:
-                _one_narrow(image, weights, bias, y, here, line, there, rectified)
+                convolve_one_narrow(image, weights, bias, y, here, line, there, rectified)
             else:
-                _one_wide(image, weights, bias, y, here, line, there, rectified)
+                convolve_one_wide(image, weights, bias, y, here, line, there, rectified)
 
 
 @jit
@@ -210,12 +222,12 @@ def _correlate_all(
     image = bordered(height, width)
     # Gradients have a column of zeros behind the others.
     behind_first = np.zeros((first.shape[1] - 2, first.shape[2] - 1, LANES), np.float32)
-    behind_second = np.zeros((second.shape[1] - 2, second.shape[2] - 1, _WIDE), np.float32)
-    last = np.zeros((rows, columns + 1, _WIDE), np.float32)
-    line = columns * _WIDE
+    behind_second = np.zeros((second.shape[1] - 2, second.shape[2] - 1, WIDE), np.float32)
+    last = np.zeros((rows, columns + 1, WIDE), np.float32)
+    line = columns * WIDE
     for n in range(count):
         for i in range(rows):
-            copy(gradient, (n * rows + i) * line, last, i * (line + _WIDE), line)
+            copy(gradient, (n * rows + i) * line, last, i * (line + WIDE), line)
         following = min(n + 1, count - 1)
         _correlate(second[n], last, totals3, x[n], x[n])
         _spread(last, weights3, behind_second)
@@ -236,7 +248,7 @@ def _let_through(y: Any, gradient: Any) -> None:
     """Clear the gradient where the map was rectified."""
     rows, columns, channels = gradient.shape
     for i in range(rows):
-        _clear(y, gradient, ((i + 1) * y.shape[1] + 1) * channels, i * columns * channels, (columns - 1) * channels)
+        clear(y, gradient, ((i + 1) * y.shape[1] + 1) * channels, i * columns * channels, (columns - 1) * channels)
 
 
 @jit
@@ -247,14 +259,14 @@ def _correlate(image: Any, gradient: Any, totals: Any, soon: Any, later: Any) ->
     """
     _, across, inputs = image.shape
     rows, columns, _ = gradient.shape
-    line, at_once = across * inputs, _AT_ONCE // 2
+    line, at_once = across * inputs, AT_ONCE // 2
     for tap in range(9):
         fetched, turn = (soon, tap) if tap < 5 else (later, tap - 5)
         for c in range(0, inputs, at_once):
-            place, total = tap // 3 * line + tap % 3 * inputs + c, (tap * inputs + c) * _WIDE
+            place, total = tap // 3 * line + tap % 3 * inputs + c, (tap * inputs + c) * WIDE
             ahead = (turn * inputs + c) * rows * columns
-            _products(image, gradient, totals, fetched, place, line, 2 * inputs, total, ahead, rows, columns)
-    _all(gradient, totals, 9 * inputs * _WIDE, rows * columns)
+            add_products(image, gradient, totals, fetched, place, line, 2 * inputs, total, ahead, rows, columns)
+    add_positions(gradient, totals, 9 * inputs * WIDE, rows * columns)
 
 
 @jit
@@ -265,15 +277,12 @@ def _spread(gradient: Any, weights: Any, back: Any) -> None:
     Columns likewise.
     """
     height, columns, inputs = back.shape
-    line, tap = gradient.shape[1] * _WIDE, 3 * _WIDE * inputs
+    line, tap = gradient.shape[1] * WIDE, 3 * WIDE * inputs
     for row in range(height):
-        i, result = row // 2, row * columns * inputs
-        if row % 2 == 0:
-            _windows(gradient, weights, back, i * line, line, 1, tap, result)
-        elif i + 1 < len(gradient):
-            _windows(gradient, weights, back, (i + 1) * line, line, 2, 0, result)
-        else:
-            _windows(gradient, weights, back, i * line, line, 1, 2 * tap, result)
+        middle, last = row % 2 == 0, row // 2 + 1 == len(gradient)
+        i, rows = (row // 2, 1) if middle or last else (row // 2 + 1, 2)
+        first = 1 if middle else 2 if last else 0  # row of the weights
+        _windows(gradient, weights, back, i * line, line, rows, first * tap, row * columns * inputs)
 
 
 @jit
@@ -281,220 +290,21 @@ def _windows(gradient: Any, weights: Any, back: Any, first: int, line: int, rows
     """The same, from one or two rows of windows, the last of which begins at ``first``."""
     _, width, inputs = back.shape
     width -= 1
-    at_once = _AT_ONCE * LANES // inputs
+    at_once = AT_ONCE * LANES // inputs
     whole = width // 2 - width // 2 % at_once
     for j in range(0, whole, at_once):
-        here, there = first + j * _WIDE, result + 2 * j * inputs
+        here, there = first + j * WIDE, result + 2 * j * inputs
         if inputs == LANES and rows == 1:  # numbers that the compiler knows
-            _spread_narrow(gradient, weights, back, here, line, 1, tap, there, True)
+            spread_narrow(gradient, weights, back, here, line, 1, tap, there, True)
         elif inputs == LANES:
-            _spread_narrow(gradient, weights, back, here, line, 2, tap, there, True)
+            spread_narrow(gradient, weights, back, here, line, 2, tap, there, True)
         elif rows == 1:
-            _spread_wide(gradient, weights, back, here, line, 1, tap, there, True)
+            spread_wide(gradient, weights, back, here, line, 1, tap, there, True)
         else:
-            _spread_wide(gradient, weights, back, here, line, 2, tap, there, True)
+            spread_wide(gradient, weights, back, here, line, 2, tap, there, True)
     for j in range(whole, (width + 1) // 2):
-        here, there, odd = first + j * _WIDE, result + 2 * j * inputs, 2 * j + 1 < width
+        here, there, odd = first + j * WIDE, result + 2 * j * inputs, 2 * j + 1 < width
         if inputs == LANES:
-            _spread_one(gradient, weights, back, here, line, rows, tap, there, odd)
+            spread_one(gradient, weights, back, here, line, rows, tap, there, odd)
         else:
-            _spread_one_wide(gradient, weights, back, here, line, rows, tap, there, odd)
-
-
-def _spreading(count: int, inputs: int) -> Any:
-    """So many positions of :func:`_windows` with an even column, and with ``odd`` those behind them too."""
-
-    def spread(
-        typing_context: Any,
-        gradient: Any,
-        weights: Any,
-        back: Any,
-        first: Any,
-        line: Any,
-        rows: Any,
-        tap: Any,
-        result: Any,
-        odd: Any,
-    ) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            vectors = Vectors(context, builder, signature, arguments)
-            *_, first, line, rows, tap, result, odd = arguments
-
-            def column(of_weights: int, later: int, behind: int, added: bool = False) -> None:
-                """What a column of the weights gives to positions, by windows that many columns later."""
-                window = builder.add(first, INT(later * _WIDE))
-                weight = builder.add(tap, INT(of_weights * _WIDE * inputs))
-                for (n, c), total in _totals(vectors, count, inputs, window, line, rows, weight).items():
-                    offset = builder.add(result, INT((2 * n + behind) * inputs + c))
-                    vectors.store(builder.fadd(vectors.load(2, offset), total) if added else total, 2, offset)
-
-            column(1, 0, 0)
-            with builder.if_then(odd):
-                column(0, 1, 1)
-                column(2, 0, 1, added=True)
-            return context.get_dummy_value()
-
-        return types.void(gradient, weights, back, *[types.int64] * 5, types.boolean), generate
-
-    return compiler_function(spread)
-
-
-def _totals(
-    vectors: Vectors, count: int, inputs: int, window: Any, line: Any, rows: Any, weight: Any
-) -> dict[tuple[int, int], Any]:
-    """Sums over rows of windows and the channels of their gradient, by position and first channel; in registers."""
-    builder = vectors.builder
-    nothing = ir.Constant(FLOATS, None)
-    channels = range(0, inputs, LANES)
-    sums = {(n, c): cgutils.alloca_once(builder, FLOATS) for n in range(count) for c in channels}
-    for total in sums.values():
-        builder.store(nothing, total)
-    with (
-        cgutils.for_range_slice(builder, INT(0), rows, INT(1)) as (i, _),
-        cgutils.for_range_slice(builder, INT(0), INT(_WIDE), INT(1)) as (output, _),
-    ):
-        # The next row of windows is the one above; in it the row of the weights is the next but one.
-        place = builder.add(builder.sub(window, builder.mul(i, line)), output)
-        row = builder.add(builder.mul(i, INT(6 * _WIDE)), output)
-        first = builder.add(weight, builder.mul(row, INT(inputs)))
-        each = {c: vectors.load(1, builder.add(first, INT(c))) for c in channels}
-        for (n, c), total in sums.items():
-            number = vectors.repeated(vectors.number(0, builder.add(place, INT(n * _WIDE))))
-            builder.store(vectors.multiply_add(each[c], number, builder.load(total)), total)
-    return {place: builder.load(total) for place, total in sums.items()}
-
-
-_spread_one, _spread_narrow = _spreading(1, LANES), _spreading(_AT_ONCE, LANES)
-_spread_one_wide, _spread_wide = _spreading(1, 2 * LANES), _spreading(_AT_ONCE // 2, 2 * LANES)
-
-
-def _convolving(count: int, inputs: int, outputs: int) -> Any:
-    """So many positions of :func:`_convolve`."""
-
-    def convolve(
-        typing_context: Any,
-        image: Any,
-        weights: Any,
-        bias: Any,
-        y: Any,
-        first: Any,
-        line: Any,
-        result: Any,
-        rectified: Any,
-    ) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            vectors = Vectors(context, builder, signature, arguments)
-            *_, first, line, result, rectified = arguments
-            nothing = ir.Constant(FLOATS, None)
-            channels = range(0, outputs, LANES)
-            sums = {(n, c): cgutils.alloca_once_value(builder, nothing) for n in range(count) for c in channels}
-            for total in sums.values():
-                builder.store(nothing, total)
-            for row in range(3):
-                window = builder.add(first, builder.mul(line, INT(row)))
-                with cgutils.for_range_slice(builder, INT(0), INT(3 * inputs), INT(1)) as (k, _):
-                    weight = builder.mul(builder.add(k, INT(row * 3 * inputs)), INT(outputs))
-                    each = {c: vectors.load(1, builder.add(weight, INT(c))) for c in channels}
-                    place = builder.add(window, k)
-                    for (n, c), total in sums.items():
-                        number = vectors.repeated(vectors.number(0, builder.add(place, INT(2 * n * inputs))))
-                        builder.store(vectors.multiply_add(each[c], number, builder.load(total)), total)
-            for (n, c), total in sums.items():
-                biased = builder.fadd(builder.load(total), vectors.load(2, INT(c)))
-                below = builder.fcmp_ordered("<=", biased, nothing)
-                kept = builder.select(rectified, builder.select(below, nothing, biased), biased)
-                vectors.store(kept, 3, builder.add(result, INT(n * outputs + c)))
-            return context.get_dummy_value()
-
-        return types.void(image, weights, bias, y, *[types.int64] * 3, types.boolean), generate
-
-    return compiler_function(convolve)
-
-
-_colours, _one_colours = (_convolving(count, COLOURS, LANES) for count in (_AT_ONCE, 1))
-_narrow, _one_narrow = (_convolving(count, LANES, _WIDE) for count in (_AT_ONCE // 2, 1))
-_wide, _one_wide = (_convolving(count, _WIDE, _WIDE) for count in (_AT_ONCE // 2, 1))
-
-
-@compiler_function
-def _products(
-    typing_context: Any,
-    image: Any,
-    gradient: Any,
-    totals: Any,
-    fetched: Any,
-    place: Any,
-    line: Any,
-    step: Any,
-    result: Any,
-    ahead: Any,
-    rows: Any,
-    columns: Any,
-) -> Any:
-    """Eight channels of :func:`_correlate` at one place of all windows; the sums stay in registers."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors = Vectors(context, builder, signature, arguments)
-        *_, place, line, step, result, ahead, rows, columns = arguments
-        channels = range(0, _WIDE, LANES)
-        places = {(k, c): builder.add(result, INT(k * _WIDE + c)) for k in range(_AT_ONCE // 2) for c in channels}
-        sums = {key: cgutils.alloca_once(builder, FLOATS) for key in places}
-        for key, total in sums.items():
-            builder.store(vectors.load(2, places[key]), total)
-        within = builder.sub(columns, INT(1))  # the last is of zeros
-        with (
-            cgutils.for_range_slice(builder, INT(0), rows, INT(1)) as (i, _),
-            cgutils.for_range_slice(builder, INT(0), within, INT(1)) as (j, _),
-        ):
-            position = builder.add(builder.mul(i, columns), j)
-            vectors.fetch(3, builder.add(ahead, builder.mul(position, INT(_AT_ONCE // 2))))
-            here = builder.mul(position, INT(_WIDE))
-            each = {c: vectors.load(1, builder.add(here, INT(c))) for c in channels}
-            window = builder.add(place, builder.mul(builder.mul(i, INT(2)), line))
-            number = builder.add(window, builder.mul(j, step))
-            for (k, c), total in sums.items():
-                repeated = vectors.repeated(vectors.number(0, builder.add(number, INT(k))))
-                builder.store(vectors.multiply_add(each[c], repeated, builder.load(total)), total)
-        for key, total in sums.items():
-            vectors.store(builder.load(total), 2, places[key])
-        return context.get_dummy_value()
-
-    return types.void(image, gradient, totals, fetched, *[types.int64] * 7), generate
-
-
-@compiler_function
-def _all(typing_context: Any, gradient: Any, totals: Any, result: Any, positions: Any) -> Any:
-    """Add all numbers of a gradient, by channel."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors = Vectors(context, builder, signature, arguments)
-        *_, result, positions = arguments
-        for c in range(0, _WIDE, LANES):
-            place = builder.add(result, INT(c))
-            total = cgutils.alloca_once(builder, FLOATS)
-            builder.store(vectors.load(1, place), total)
-            with cgutils.for_range_slice(builder, INT(0), positions, INT(1)) as (j, _):
-                more = vectors.load(0, builder.add(builder.mul(j, INT(_WIDE)), INT(c)))
-                builder.store(builder.fadd(builder.load(total), more), total)
-            vectors.store(builder.load(total), 1, place)
-        return context.get_dummy_value()
-
-    return types.void(gradient, totals, types.int64, types.int64), generate
-
-
-@compiler_function
-def _clear(typing_context: Any, y: Any, gradient: Any, first: Any, result: Any, count: Any) -> Any:
-    """One row of :func:`_let_through`."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors = Vectors(context, builder, signature, arguments)
-        *_, first, result, count = arguments
-        nothing = ir.Constant(FLOATS, None)
-        with cgutils.for_range_slice(builder, INT(0), count, INT(LANES)) as (k, _):
-            place = builder.add(result, k)
-            # As torch: not where it is not a number.
-            below = builder.fcmp_ordered("<=", vectors.load(0, builder.add(first, k)), nothing)
-            vectors.store(builder.select(below, nothing, vectors.load(1, place)), 1, place)
-        return context.get_dummy_value()
-
-    return types.void(y, gradient, *[types.int64] * 3), generate
+            spread_one_wide(gradient, weights, back, here, line, rows, tap, there, odd)
