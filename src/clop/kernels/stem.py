@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
 from clop.kernels.jit import jit
+from clop.kernels.layers import plain, watched
 from clop.kernels.pool import MaxPool, empty_maps, fits, gradient_of, pool, rows_of, unpool
-from clop.kernels.vectors import FLOATS, INT, LANES, Vectors, compiler_function, has_feature
+from clop.kernels.vectors import FLOATS, INT, LANES, Vectors, compiler_function, copy, has_feature
 
 COLOURS = 3
 _TAPS = 9 * COLOURS
@@ -35,29 +36,13 @@ def convolve_and_pool(convolution: nn.Module, pooling: nn.Module, x: Tensor) -> 
     return pooling(convolution(x))
 
 
-def _watched(module: nn.Module) -> bool:
-    """Whether somebody wants to see, or does in another way, what goes in and out."""
-    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
-    return any(hooks) or "forward" in vars(module) or module._compiled_call_impl is not None
-
-
-_watched_all = getattr(torch.nn.modules.module, "_has_any_global_hook", lambda: True)
-
-
 def _fits(convolution: nn.Conv2d, pooling: MaxPool, x: Tensor) -> bool:
-    weight, bias = convolution.weight, convolution.bias
     return (
         fits(x)
-        and weight.shape == (LANES, COLOURS, 3, 3)
         and x.shape[1] == COLOURS
-        and convolution.groups == 1
-        and convolution.stride == convolution.padding == convolution.dilation == (1, 1)
-        and convolution.padding_mode == "zeros"
-        and bias is not None
-        and all(type(each) in (Tensor, nn.Parameter) and each.is_cpu for each in (weight, bias))
-        and weight.dtype == bias.dtype == torch.float32
-        and not (_watched_all() or _watched(convolution) or _watched(pooling))
-        and not torch.is_autocast_enabled("cpu")
+        and len(convolution.weight) == LANES
+        and plain(convolution, COLOURS, stride=1)
+        and not watched(convolution, pooling)
         and not (x.requires_grad and torch.is_grad_enabled())  # whose gradient is not computed here
         and has_feature("avx512f")  # where vectors are multiplied and added at once
     )
@@ -96,18 +81,18 @@ _apply: Callable[..., Tensor] = _ConvolveAndPool.apply
 
 
 @jit
-def _bordered(height: int, width: int) -> Any:
+def bordered(height: int, width: int) -> Any:
     """An image with a border of zeros."""
     return np.zeros((height + 2, COLOURS * (width + 2)), np.float32)
 
 
 @jit
-def _fill(bordered: Any, image: Any) -> None:
-    height, width, _ = image.shape
+def fill(bordered: Any, x: Any, n: int) -> None:
+    """Put the image of that number inside the border."""
+    _, height, width, _ = x.shape
+    line = COLOURS * width
     for i in range(height):
-        for j in range(width):
-            for colour in range(COLOURS):
-                bordered[i + 1, COLOURS * (j + 1) + colour] = image[i, j, colour]
+        copy(x, (n * height + i) * line, bordered, (i + 1) * bordered.shape[1] + COLOURS, line)
 
 
 @jit
@@ -130,15 +115,15 @@ def _correlate(image: Any, gradient: Any, totals: Any) -> None:
     rows, columns, _ = gradient.shape
     line = image.shape[1]
     for i in range(rows):
-        _sums(image, gradient, totals, i * line, line, i * columns * LANES, columns)
+        sums_of_row(image, gradient, totals, i * line, line, 1, i * columns * LANES, columns)
 
 
 @jit
 def _convolve_all(x: Any, weights: Any, bias: Any, y: Any, places: Any) -> None:
     _, height, width, _ = x.shape
-    image, convolved = _bordered(height, width), np.empty((1, height, width, LANES), np.float32)
+    image, convolved = bordered(height, width), np.empty((1, height, width, LANES), np.float32)
     for n in range(len(x)):
-        _fill(image, x[n])
+        fill(image, x, n)
         _convolve(image, weights, bias, convolved[0])
         pool(convolved, y[n : n + 1], places[n : n + 1])
 
@@ -146,14 +131,14 @@ def _convolve_all(x: Any, weights: Any, bias: Any, y: Any, places: Any) -> None:
 @jit
 def _correlate_all(x: Any, gradient: Any, places: Any, totals: Any) -> None:
     _, height, width, _ = x.shape
-    image, unpooled = _bordered(height, width), np.empty((1, height, width, LANES), np.float32)
+    image, unpooled = bordered(height, width), np.empty((1, height, width, LANES), np.float32)
     for n in range(len(x)):
-        _fill(image, x[n])
+        fill(image, x, n)
         unpool(gradient[n : n + 1], places[n : n + 1], unpooled)
         _correlate(image, unpooled[0], totals)
 
 
-def _taps(builder: Any, first: Any, line: Any) -> list[Any]:
+def _window(builder: Any, first: Any, line: Any) -> list[Any]:
     """Where the 27 numbers of the window at ``first`` are."""
     rows = [builder.add(first, builder.mul(line, INT(row))) for row in range(3)]
     return [builder.add(row, INT(k)) for row in rows for k in range(3 * COLOURS)]
@@ -169,7 +154,7 @@ def _positions(count: int) -> Any:
             vectors = Vectors(context, builder, signature, arguments)
             *_, first, line, result = arguments
             sums = [ir.Constant(FLOATS, None)] * count
-            for tap, place in enumerate(_taps(builder, first, line)):
+            for tap, place in enumerate(_window(builder, first, line)):
                 weight = vectors.load(1, INT(tap * LANES))
                 for n in range(count):
                     number = vectors.repeated(vectors.number(0, builder.add(place, INT(COLOURS * n))))
@@ -188,13 +173,14 @@ _one, _eight = _positions(1), _positions(_AT_ONCE)
 
 
 @compiler_function
-def _sums(
+def sums_of_row(
     typing_context: Any,
     image: Any,
     gradient: Any,
     totals: Any,
     first: Any,
     line: Any,
+    stride: Any,
     row: Any,
     columns: Any,
 ) -> Any:
@@ -202,12 +188,13 @@ def _sums(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vectors = Vectors(context, builder, signature, arguments)
-        *_, first, line, row, columns = arguments
+        *_, first, line, stride, row, columns = arguments
+        step = builder.mul(stride, INT(COLOURS))
         places = [INT(tap * LANES) for tap in range(_TAPS + 1)]
         sums = [cgutils.alloca_once_value(builder, vectors.load(2, place)) for place in places]
         with cgutils.for_range_slice(builder, INT(0), columns, INT(1)) as (j, _):
             here = vectors.load(1, builder.add(row, builder.mul(j, INT(LANES))))
-            window = _taps(builder, builder.add(first, builder.mul(j, INT(COLOURS))), line)
+            window = _window(builder, builder.add(first, builder.mul(j, step)), line)
             for place, total in zip(window, sums, strict=False):
                 more = vectors.multiply_add(here, vectors.repeated(vectors.number(0, place)), builder.load(total))
                 builder.store(more, total)
@@ -216,4 +203,4 @@ def _sums(
             vectors.store(builder.load(total), 2, place)
         return context.get_dummy_value()
 
-    return types.void(image, gradient, totals, *[types.int64] * 4), generate
+    return types.void(image, gradient, totals, *[types.int64] * 5), generate

@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from clop.errors import UsageError
+from clop.kernels.strided import three_convolutions
+from clop.kernels.vectors import has_feature
 from clop.rl.config import TrainConfig
 from clop.rl.encoders import ENCODERS, check_map, find_encoder
 from clop.rl.envs.spec import EnvSpec
@@ -223,3 +225,62 @@ def test_the_small_encoder_is_not_rectified_before_its_residual_pair_and_is_behi
     make(slots=slots, encoder="small")(frames((64, 64, 3)))
     assert smallest["conv3"] < 0
     assert smallest["conv1"] == smallest["conv2"] == smallest["residual"] == 0
+
+
+# ---- the small encoder's convolutions in one pass --------------------------------------------------------------------
+
+
+def in_one_pass(encoder, monkeypatch):
+    """Whether the encoder's three convolutions go through the one kernel."""
+    seen = []
+
+    def watching(*arguments):
+        seen.append(three_convolutions(*arguments) is not None)
+        return three_convolutions(*arguments)
+
+    monkeypatch.setattr("clop.rl.encoders.small.three_convolutions", watching)
+    encoder(as_input(frames((64, 64, 3))))
+    return seen == [True]
+
+
+with_instruction = pytest.mark.skipif(not has_feature("avx512f"), reason="this processor has no AVX-512")
+
+
+@with_instruction
+@pytest.mark.parametrize("stage", ["conv1", "conv2", "conv3", "residual"])
+def test_the_map_behind_a_stage_is_the_same_in_one_pass(stage, monkeypatch):
+    """Fails when the stages behind the third are left out or run twice, or a map is that of another stage."""
+    encoder, x = make(encoder="small").encoder, as_input(frames((64, 64, 3)))
+    assert in_one_pass(encoder, monkeypatch)
+    ours, whole = encoder.until(x, stage), encoder(x)
+    monkeypatch.setattr("clop.rl.encoders.small.three_convolutions", lambda *_: None)
+    assert torch.equal(ours, encoder.until(x, stage))
+    assert torch.equal(whole, encoder.onward(ours, stage))
+
+
+@with_instruction
+@pytest.mark.parametrize("name", ["conv1", "conv1.0", "conv1.1", "conv1_out", "conv2", "conv2.1", "conv2_out", "conv3"])
+def test_who_watches_a_layer_of_the_small_encoder_sees_what_goes_through_it(name, monkeypatch):
+    """Fails if a hook, as for saliency maps, is passed by."""
+    encoder, seen = make(encoder="small").encoder, []
+    encoder.get_submodule(name).register_forward_hook(lambda module, inputs, output: seen.append(output.shape[1]))
+    assert not in_one_pass(encoder, monkeypatch)
+    assert seen == [16 if name.startswith("conv1") else 32]
+
+
+@with_instruction
+@pytest.mark.parametrize("slot", ["conv1", "conv2", "input", "conv3"])
+def test_a_layer_in_a_slot_of_the_small_encoder_is_passed_through(slot, monkeypatch):
+    log, slots = [], slots_of("small")
+    slots.put(slot, lambda site: Watch(slot, site, log))
+    assert in_one_pass(make(slots=slots, encoder="small").encoder, monkeypatch) == (slot in ("input", "conv3"))
+    assert [name for name, *_ in log] == [slot]
+
+
+@with_instruction
+def test_norms_and_layers_behind_convolutions_are_not_left_out(monkeypatch):
+    log, slots = [], slots_of("small")
+    slots.after_convolutions.append(lambda name, site: Watch(name, site, log))
+    assert not in_one_pass(make(slots=slots, encoder="small").encoder, monkeypatch)
+    assert len(log) == 5
+    assert not in_one_pass(make(encoder="small", norm="block").encoder, monkeypatch)

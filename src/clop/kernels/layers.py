@@ -1,0 +1,33 @@
+"""Which layers a kernel may compute in torch's place, one by itself or two in one pass."""
+
+import torch
+from torch import Tensor, nn
+
+
+def watched(*modules: nn.Module) -> bool:
+    """Whether somebody wants to see, or does in another way, what goes in and out of a layer."""
+    return _watched_all() or any(_watched(module) for module in modules)
+
+
+_watched_all = getattr(torch.nn.modules.module, "_has_any_global_hook", lambda: True)
+
+
+def _watched(module: nn.Module) -> bool:
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return any(hooks) or "forward" in vars(module) or module._compiled_call_impl is not None
+
+
+def plain(convolution: nn.Conv2d, inputs: int, stride: int) -> bool:
+    """Whether a convolution has 3×3 windows, a border of zeros, a bias and weights that are floats on a CPU."""
+    weight, bias = convolution.weight, convolution.bias
+    return (
+        weight.shape[1:] == (inputs, 3, 3)
+        and convolution.groups == 1
+        and convolution.stride == (stride, stride)
+        and convolution.padding == convolution.dilation == (1, 1)
+        and convolution.padding_mode == "zeros"
+        and bias is not None
+        and all(type(each) in (Tensor, nn.Parameter) and each.is_cpu for each in (weight, bias))
+        and weight.dtype == bias.dtype == torch.float32
+        and not torch.is_autocast_enabled("cpu")
+    )
