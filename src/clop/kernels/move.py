@@ -19,7 +19,7 @@ from numba import carray, types  # type: ignore[attr-defined]
 from torch import Tensor
 
 from clop.kernels.jit import callback, jit
-from clop.kernels.shuffle import VECTOR, plan, shuffle_rows, shuffles
+from clop.kernels.shuffle import VECTOR, plan, plan_of_four, shuffle_rows, shuffle_rows_of_four, shuffles
 from clop.kernels.vectors import compiler_function
 
 _PARALLEL_FROM = 1 << 19  # bytes; below, waking threads costs more than it saves
@@ -156,14 +156,20 @@ def _shuffler(word_size: int) -> _Loop:
                 index[permutation[k]] = k
             else:
                 index[k] = permutation[k]
-        within, starts, sources, masks = plan(index, source.dtype)
-        few_steps = starts[-1] <= _STEPS * (len(starts) - 1)
+        four = positions * word_size == 4 * VECTOR
+        if four:
+            place, second = plan_of_four(index, source.dtype)
+        else:
+            within, starts, sources, masks = plan(index, source.dtype)
+            few_steps = starts[-1] <= _STEPS * (len(starts) - 1)
         while True:
             row = _take_ticket(words) * chunk
             end = min(row + chunk, outer)
             if row >= end:
                 return
-            if few_steps:
+            if four:
+                shuffle_rows_of_four(source[row:end], target[row:end], place, second)
+            elif few_steps:
                 shuffle_rows(source[row:end], target[row:end], within, starts, sources, masks)
             else:
                 _gather_words(source[row:end], target[row:end], index)
