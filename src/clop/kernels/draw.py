@@ -83,6 +83,7 @@ def _draw(seed: int, partners: Any, counts: Any, accept: float, sweeps: bool, lo
     rows = out.reshape(-1, positions)
     order = np.empty(positions, np.int64)
     visits = 2 * positions - 1 if sweeps else positions
+    threshold = np.uint64(np.ceil(accept * 2.0**53))  # exactly: a random word has 53 bits beside it
     for i in range(rows.shape[0]):
         index = rows[i]
         state = _mix(np.uint64(seed) + np.uint64(i + 1) * _GOLDEN)
@@ -97,14 +98,13 @@ def _draw(seed: int, partners: Any, counts: Any, accept: float, sweeps: bool, lo
                 p = order[visit + ahead]
                 order[visit + ahead] = order[visit]
             state += _GOLDEN
-            if np.float64(_mix(state) >> np.uint64(11)) * 2.0**-53 >= accept:
+            swaps = _mix(state) >> np.uint64(11) < threshold
+            bound = counts[p] if local else positions - 1
+            if bound == 0:
                 continue
-            if local and counts[p] > 0:
-                state, choice = _below(state, counts[p])
-                q = partners[p, choice]
-            elif not local and positions > 1:
-                state, q = _below(state, positions - 1)
-                q += q >= p
-            else:
-                continue
+            # Drawn whether it is needed or not: the processor cannot guess, and a wrong guess takes longer.
+            after, choice = _below(state, bound)
+            partner = partners[p, choice] if local else choice + (choice >= p)
+            state = after if swaps else state
+            q = partner if swaps else p
             index[p], index[q] = index[q], index[p]
