@@ -8,6 +8,7 @@ backward; they name a device, though it is always the CPU, since activation chec
 import functools
 import itertools
 import math
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -68,7 +69,15 @@ def _moving() -> Any:
     return move
 
 
-_CPU = torch.device("cpu")
+class _Seed(threading.local):
+    """A place to draw seeds to, for each thread: a new tensor for each would take twice as long."""
+
+    def __init__(self) -> None:
+        with torch.inference_mode(False):  # or nothing could be written to it outside of that mode
+            self.word = torch.empty((), dtype=torch.int64, device="cpu")
+
+
+_seed = _Seed()
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _is_tracing: Callable[[], bool] = torch._C._is_tracing
 
@@ -89,7 +98,7 @@ def draw(
     device: Any = None,
 ) -> Tensor:
     """Permutations of the positions of a map, int64 of shape (samples, channels, positions); always on the CPU."""
-    seed = torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device=_CPU).item()
+    seed = _seed.word.random_(-(2**63), 2**63 - 1, generator=generator).item()
     return torch.from_numpy(_drawing().draw(seed, tuple(size), (samples, channels), alpha, variant, local))
 
 
@@ -198,8 +207,15 @@ class _Permute(torch.autograd.Function):
         return permute(x.flatten(0, 1), permutations.contiguous(), inverse).unflatten(0, x.shape[:2]), 0
 
 
+def _plain(x: Tensor) -> bool:
+    """Whether the compiled loop can read maps as they are, and moving them needs nothing of autograd's."""
+    return (
+        x.is_cpu and x.is_contiguous() and type(x) is Tensor and not (transforms_active() or x.is_conj() or x.is_neg())
+    )
+
+
 class _Swap(torch.autograd.Function):
-    """A draw and the move by it, for contiguous maps on the CPU without transforms of ``torch.func``.
+    """A draw and the move by it, for maps that are plain.
 
     The result is allocated before the permutation, which would otherwise take a piece of the place that the result of
     the last call has left, and have this one go elsewhere: more memory in turns, and a third more time at 32×32.
@@ -209,13 +225,20 @@ class _Swap(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, how: tuple[Any, ...]) -> Tensor:
         y = torch.empty_like(x)
         permutations = draw(x.shape[2:], *how)
-        ctx.inverse = False
         ctx.save_for_backward(permutations)
         ctx.save_for_forward(permutations)
         return _moving().permute_into(y, x, permutations, False)
 
-    backward = staticmethod(_backward)
-    jvp = _Permute.jvp
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (permutations,) = ctx.saved_tensors
+        if _plain(gradient) and not (torch.is_grad_enabled() or traced()):
+            return _moving().permute(gradient, permutations, True), None
+        return permute(gradient, permutations, True), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        return permute(tangent, *ctx.saved_tensors)
 
 
 _library.impl("permute", _permute_anywhere, "CompositeExplicitAutograd")
@@ -241,6 +264,4 @@ def permute(x: Tensor, permutations: Tensor, inverse: bool = False) -> Tensor:
 
 def swap(x: Tensor, *how: Any) -> Tensor:
     """Move positions by permutations drawn for it, as :func:`draw` after the size; only where nothing is traced."""
-    if x.is_cpu and x.is_contiguous() and type(x) is Tensor and not (transforms_active() or x.is_conj() or x.is_neg()):
-        return _swap(x, how)
-    return permute(x, draw(x.shape[2:], *how))
+    return _swap(x, how) if _plain(x) else permute(x, draw(x.shape[2:], *how))
