@@ -168,7 +168,7 @@ def _shuffler(word_size: int) -> _Loop:
         source = carray(_pointer(task[0], word), (outer, positions))
         target = carray(_pointer(task[1], word), (outer, positions))
         permutation = carray(_pointer(task[2], types.uint64), positions)
-        index = np.empty(positions, np.int64)
+        index = np.empty(positions, np.uint32)
         for k in range(positions):
             if inverse:
                 index[permutation[k]] = k
