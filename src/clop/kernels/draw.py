@@ -2,8 +2,8 @@
 
 Drawing is a pure function of a 64-bit seed. Random words come from SplitMix64 (Steele, Lea and Flood, 2014) used as
 a counter-based generator: permutation ``i`` reads the words ``mix(key_i + j * GOLDEN)`` for j = 1, 2, … with the key
-``key_i = mix(seed + (i + 1) * GOLDEN)``. Only integer arithmetic and one comparison of doubles are involved, so a seed
-means the same permutation on every platform.
+``key_i = mix(seed + (i + 1) * GOLDEN)``. Only integer arithmetic is involved, alpha becoming an integer exactly, so
+a seed means the same permutation on every platform.
 """
 
 import functools
@@ -30,11 +30,13 @@ def draw(seed: int, size: tuple[int, ...], num: tuple[int, ...], alpha: float, v
 
 @functools.lru_cache(maxsize=64)
 def _partners(size: tuple[int, ...], variant: str) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
-    """Small numbers, since maps leave little of the nearest cache: the positions each position may swap with, (positions, 2 * dims), and how many of them to draw from.
+    """The positions each position may swap with, (positions, 2 * dims), and how many of them to draw from.
 
     ``paper`` draws among the direct neighbours inside the map. The other two draw among all directions, where one
     that leads nowhere is the position itself: ``clamp`` when it leaves the map, ``raster`` when it leaves the flattened
     map or reaches position 0, so that there the end of a row and the start of the next are neighbours.
+
+    The numbers are small ones, since the maps leave little of the caches.
     """
     positions = int(np.prod(size))
     here = np.arange(positions)
@@ -83,7 +85,7 @@ def _draw(seed: int, partners: Any, counts: Any, accept: float, sweeps: bool, lo
     rows = out.reshape(-1, positions)
     order = np.empty(positions, np.int32)
     visits = 2 * positions - 1 if sweeps else positions
-    threshold = np.uint64(np.ceil(accept * 2.0**53))  # exactly: a random word has 53 bits beside it
+    threshold = np.uint64(np.ceil(accept * 2.0**53))  # below it: 53 random bits that are, as a fraction, below accept
     for i in range(rows.shape[0]):
         index = rows[i]
         state = _mix(np.uint64(seed) + np.uint64(i + 1) * _GOLDEN)

@@ -78,6 +78,7 @@ class _Seed(threading.local):
 
 
 _seed = _Seed()
+_SEEDS = -(2**63), 2**63 - 1
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _is_tracing: Callable[[], bool] = torch._C._is_tracing
 
@@ -98,8 +99,11 @@ def draw(
     device: Any = None,
 ) -> Tensor:
     """Permutations of the positions of a map, int64 of shape (samples, channels, positions); always on the CPU."""
-    seed = _seed.word.random_(-(2**63), 2**63 - 1, generator=generator).item()
-    return torch.from_numpy(_drawing().draw(seed, tuple(size), (samples, channels), alpha, variant, local))
+    if transforms_active():  # which refuse to write to what was there before
+        seed = torch.randint(*_SEEDS, (), generator=generator, device="cpu")
+    else:
+        seed = _seed.word.random_(*_SEEDS, generator=generator)
+    return torch.from_numpy(_drawing().draw(seed.item(), tuple(size), (samples, channels), alpha, variant, local))
 
 
 def _draw_for(layer: int, size: Sequence[int], samples: int, channels: int, *, device: Any) -> Tensor:
@@ -248,7 +252,7 @@ torch.library.register_autograd("clop::permute", _backward, setup_context=_save)
 
 # Function.apply inspects a signature at each call, 40 µs; its base class does not, and serves without transforms.
 _apply = super(torch.autograd.Function, _Permute).apply
-_swap = super(torch.autograd.Function, _Swap).apply
+_swap: Callable[..., Tensor] = super(torch.autograd.Function, _Swap).apply
 transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 
 

@@ -82,7 +82,7 @@ def shuffle_rows(source: Any, target: Any, within: Any, starts: Any, sources: An
 
 @jit
 def plan_of_four(index: Any, word: Any) -> tuple[Any, Any]:
-    """For rows of four vectors: the place of each word in its half of the row, and a bit for each of the second half."""
+    """For rows of four vectors: each word's place in the half it comes from, and a bit where that is the second."""
     within = np.empty(len(index), word)
     lanes = len(index) // 4
     masks = np.zeros(4, np.uint64)
@@ -97,7 +97,8 @@ def shuffle_rows_of_four(typing_context: Any, source: Any, target: Any, within: 
     """Move the words of each row by what :func:`plan_of_four` returned: a row is read once and stays in registers."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        arrays = [context.make_array(kind)(context, builder, value) for kind, value in zip(signature.args, arguments)]
+        kinds = zip(signature.args, arguments, strict=True)
+        arrays = [context.make_array(kind)(context, builder, value) for kind, value in kinds]
         bits = signature.args[0].dtype.bitwidth
         lanes = 8 * VECTOR // bits
         vector, bit_of_each = ir.VectorType(ir.IntType(bits), lanes), ir.VectorType(ir.IntType(1), lanes)
