@@ -54,14 +54,10 @@ def permute(x: Tensor, permutations: Tensor, inverse: bool) -> Tensor:
         permutations: int64 of shape (N or 1, C or 1, positions), contiguous.
         inverse: ``y[n, c, p[n, c, k]] = x[n, c, k]`` instead.
     """
-    return permute_into(torch.empty_like(x), x, permutations, inverse)
-
-
-def permute_into(y: Tensor, x: Tensor, permutations: Tensor, inverse: bool) -> Tensor:
-    """The same, written to ``y``, which has the shape, dtype and strides of ``x``."""
     if permutations.dtype != torch.int64 or not permutations.is_contiguous():
         raise _refused(x.shape, permutations.shape, permutations.dtype)
     way = _way(x.shape, permutations.shape, x.element_size(), x.is_contiguous())
+    y = torch.empty_like(x)
     threads = torch.get_num_threads() if way.rows * way.row_bytes >= _PARALLEL_FROM else 1
     # A chunk begins with a copy of the permutation in another type, which one thread alone need not repeat.
     chunk = max(1, _CHUNK // max(1, way.row_bytes)) if threads > 1 else max(1, way.rows)
