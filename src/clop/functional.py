@@ -67,13 +67,12 @@ def clop(
     if not training or alpha == 0:
         return x
     shape = permutations_shape(x, channel_consistent, per_sample)
-    if operators.traced():
-        if generator is not None and torch.compiler.is_compiling():
-            raise ValueError("a compiled call of clop cannot take a generator; give it to a CLOP layer, which can")
-        draw = torch.ops.clop.draw
-        permutations = draw(x.shape[2:], *shape, alpha, variant, local, generator=generator, device="cpu")
-    else:
-        permutations = operators.draw(x.shape[2:], *shape, alpha, variant, local, generator)
+    if not operators.traced():
+        return operators.swap(x, *shape, alpha, variant, local, generator)
+    if generator is not None and torch.compiler.is_compiling():
+        raise ValueError("a compiled call of clop cannot take a generator; give it to a CLOP layer, which can")
+    draw = torch.ops.clop.draw
+    permutations = draw(x.shape[2:], *shape, alpha, variant, local, generator=generator, device="cpu")
     return operators.permute(x, permutations)
 
 

@@ -68,10 +68,10 @@ class CLOP(nn.Module):
         if not (self.training and self._swaps):
             return x
         shape = functional.permutations_shape(x, self.channel_consistent, self.per_sample)
-        if operators.traced():  # by an operator that looks alpha and generator up, so that neither is compiled in
-            permutations = torch.ops.clop.draw_for(self._key, x.shape[2:], *shape, device="cpu")
-        else:
-            permutations = operators.draw(x.shape[2:], *shape, self._alpha, self.variant, self.local, self.generator)
+        if not operators.traced():
+            return operators.swap(x, *shape, self._alpha, self.variant, self.local, self.generator)
+        # By an operator that looks alpha and generator up, so that neither is compiled in.
+        permutations = torch.ops.clop.draw_for(self._key, x.shape[2:], *shape, device="cpu")
         return operators.permute(x, permutations)
 
     def extra_repr(self) -> str:

@@ -1,5 +1,7 @@
 """The operators as torch sees them: their fake and gradient rules, and torch's transforms."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch._subclasses import FakeTensor, FakeTensorMode
@@ -65,6 +67,18 @@ def test_the_draws_pass_torch_s_checks_of_an_operator(size):
     torch.library.opcheck(torch.ops.clop.draw, (size, 2, 3, 0.5, "paper", True), {"device": "cpu"}, test_utils=checks)
     layer = CLOP(0.5)
     torch.library.opcheck(torch.ops.clop.draw_for, (layer._key, size, 2, 3), {"device": "cpu"}, test_utils=checks)
+
+
+def test_a_thread_that_first_draws_in_inference_mode_can_draw_outside():
+    """What a thread draws to is made at its first draw. Fails when it is a tensor that only that mode may write to."""
+
+    def draw():
+        with torch.inference_mode():
+            first = clop(torch.arange(64.0).view(1, 1, 8, 8), 0.9)
+        return first.is_inference(), operators.draw((8, 8), 1, 1, 0.9).sort().values.tolist()
+
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(draw).result() == (True, [[list(range(64))]])
 
 
 def test_the_draws_are_tagged_as_random():
@@ -171,3 +185,12 @@ class TestTransforms:
         y = torch.func.vmap(lambda x: clop(x, 0.9), randomness="same")(x)
         assert torch.equal(y, y[:1].expand_as(y))
         assert not torch.equal(y, x)
+
+    def test_a_gradient_can_be_taken_of_a_function_that_draws(self):
+        """Fails when a draw writes to a tensor that was there before the transform."""
+        x, weights = torch.rand(2, 3, 8, 8), torch.rand(2, 3, 8, 8)
+        torch.manual_seed(0)
+        gradient = torch.func.grad(lambda x: (clop(x, 0.9) * weights).sum())(x)
+        torch.manual_seed(0)
+        permutations = operators.draw((8, 8), 1, 1, 0.9)
+        assert torch.equal(gradient, operators.permute(weights, permutations, inverse=True))

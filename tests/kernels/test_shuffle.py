@@ -15,9 +15,9 @@ DTYPES = [torch.bfloat16, torch.float32, torch.float64]  # words of 2, 4 and 8 b
 @pytest.mark.parametrize("inverse", [False, True])
 @pytest.mark.parametrize("local", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("size", [(8, 8), (4, 8), (16, 16), (32, 32), (96,)])
+@pytest.mark.parametrize("size", [(8, 8), (4, 8), (8, 16), (16, 16), (32, 32), (96,)])
 def test_maps_of_whole_vectors_move_as_indexing_says(size, dtype, local, inverse):
-    """Row counts that leave one to three over after batches of four, and more than stay in the cache at once."""
+    """Row counts that leave one to three over after batches of four; rows of four vectors, for each size of word."""
     for n, c in [(1, 1), (2, 3), (1, 7), (9, 17)]:
         x = torch.rand(n, c, *size).to(dtype)
         p = sample_permutation(size, 1.0, local=local, generator=torch.Generator().manual_seed(0))

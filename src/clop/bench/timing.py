@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 _BLOCK = 0.005  # seconds
+_WARM_UP = 10  # calls
 
 
 def interleaved(functions: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
@@ -34,9 +35,10 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _calls_in_a_turn(function: Callable[[], object]) -> int:
-    """After a few calls to warm up."""
-    for _ in range(3):
+    """By the fastest of some calls to warm up: the first ones have new memory, which takes longer than a small map."""
+    took = list[float]()
+    for _ in range(_WARM_UP):
         start = time.perf_counter()
         function()
-        took = time.perf_counter() - start
-    return max(1, round(_BLOCK / took))
+        took.append(time.perf_counter() - start)
+    return max(1, round(_BLOCK / min(took)))

@@ -2,8 +2,8 @@
 
 Drawing is a pure function of a 64-bit seed. Random words come from SplitMix64 (Steele, Lea and Flood, 2014) used as
 a counter-based generator: permutation ``i`` reads the words ``mix(key_i + j * GOLDEN)`` for j = 1, 2, … with the key
-``key_i = mix(seed + (i + 1) * GOLDEN)``. Only integer arithmetic and one comparison of doubles are involved, so a seed
-means the same permutation on every platform.
+``key_i = mix(seed + (i + 1) * GOLDEN)``. Only integer arithmetic is involved, alpha becoming an integer exactly, so
+a seed means the same permutation on every platform.
 """
 
 import functools
@@ -29,12 +29,14 @@ def draw(seed: int, size: tuple[int, ...], num: tuple[int, ...], alpha: float, v
 
 
 @functools.lru_cache(maxsize=64)
-def _partners(size: tuple[int, ...], variant: str) -> tuple[Integers, Integers]:
+def _partners(size: tuple[int, ...], variant: str) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
     """The positions each position may swap with, (positions, 2 * dims), and how many of them to draw from.
 
     ``paper`` draws among the direct neighbours inside the map. The other two draw among all directions, where one
     that leads nowhere is the position itself: ``clamp`` when it leaves the map, ``raster`` when it leaves the flattened
     map or reaches position 0, so that there the end of a row and the start of the next are neighbours.
+
+    The numbers are small ones, since the maps leave little of the caches.
     """
     positions = int(np.prod(size))
     here = np.arange(positions)
@@ -53,9 +55,9 @@ def _partners(size: tuple[int, ...], variant: str) -> tuple[Integers, Integers]:
         stride *= size[axis]
     table, inside = np.stack(targets, 1), np.stack(valid, 1)
     if variant != "paper":
-        return np.where(inside, table, here[:, None]), np.full(positions, 2 * len(size))
+        return np.where(inside, table, here[:, None]).astype(np.int32), np.full(positions, 2 * len(size), np.int8)
     first = np.argsort(~inside, axis=1, kind="stable")  # the real neighbours to the front
-    return np.ascontiguousarray(np.take_along_axis(table, first, 1)), inside.sum(1)
+    return np.take_along_axis(table, first, 1).astype(np.int32, order="C"), inside.sum(1, np.int8)
 
 
 @jit
@@ -81,8 +83,9 @@ def _below(state: Any, bound: int) -> tuple[Any, Any]:
 def _draw(seed: int, partners: Any, counts: Any, accept: float, sweeps: bool, local: bool, out: Any) -> None:
     positions = len(counts)
     rows = out.reshape(-1, positions)
-    order = np.empty(positions, np.int64)
+    order = np.empty(positions, np.int32)
     visits = 2 * positions - 1 if sweeps else positions
+    threshold = np.uint64(np.ceil(accept * 2.0**53))  # below it: 53 random bits that are, as a fraction, below accept
     for i in range(rows.shape[0]):
         index = rows[i]
         state = _mix(np.uint64(seed) + np.uint64(i + 1) * _GOLDEN)
@@ -97,14 +100,13 @@ def _draw(seed: int, partners: Any, counts: Any, accept: float, sweeps: bool, lo
                 p = order[visit + ahead]
                 order[visit + ahead] = order[visit]
             state += _GOLDEN
-            if np.float64(_mix(state) >> np.uint64(11)) * 2.0**-53 >= accept:
+            swaps = _mix(state) >> np.uint64(11) < threshold
+            bound = counts[p] if local else positions - 1
+            if bound == 0:
                 continue
-            if local and counts[p] > 0:
-                state, choice = _below(state, counts[p])
-                q = partners[p, choice]
-            elif not local and positions > 1:
-                state, q = _below(state, positions - 1)
-                q += q >= p
-            else:
-                continue
+            # Drawn whether it is needed or not: the processor cannot guess, and a wrong guess takes longer.
+            after, choice = _below(state, bound)
+            partner = partners[p, choice] if local else choice + (choice >= p)
+            state = after if swaps else state
+            q = partner if swaps else p
             index[p], index[q] = index[q], index[p]

@@ -8,6 +8,7 @@ backward; they name a device, though it is always the CPU, since activation chec
 import functools
 import itertools
 import math
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -68,6 +69,16 @@ def _moving() -> Any:
     return move
 
 
+class _Seed(threading.local):
+    """A place to draw seeds to, for each thread: a new tensor for each would take twice as long."""
+
+    def __init__(self) -> None:
+        with torch.inference_mode(False):  # or nothing could be written to it outside of that mode
+            self.word = torch.empty((), dtype=torch.int64, device="cpu")
+
+
+_seed = _Seed()
+_SEEDS = -(2**63), 2**63 - 1
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _is_tracing: Callable[[], bool] = torch._C._is_tracing
 
@@ -88,8 +99,11 @@ def draw(
     device: Any = None,
 ) -> Tensor:
     """Permutations of the positions of a map, int64 of shape (samples, channels, positions); always on the CPU."""
-    seed = int(torch.randint(-(2**63), 2**63 - 1, (), generator=generator, device="cpu"))
-    return torch.from_numpy(_drawing().draw(seed, tuple(size), (samples, channels), alpha, variant, local))
+    if transforms_active():  # which refuse to write to what was there before
+        seed = torch.randint(*_SEEDS, (), generator=generator, device="cpu")
+    else:
+        seed = _seed.word.random_(*_SEEDS, generator=generator)
+    return torch.from_numpy(_drawing().draw(seed.item(), tuple(size), (samples, channels), alpha, variant, local))
 
 
 def _draw_for(layer: int, size: Sequence[int], samples: int, channels: int, *, device: Any) -> Tensor:
@@ -197,6 +211,35 @@ class _Permute(torch.autograd.Function):
         return permute(x.flatten(0, 1), permutations.contiguous(), inverse).unflatten(0, x.shape[:2]), 0
 
 
+def _plain(x: Tensor) -> bool:
+    """Whether the compiled loop can read maps as they are, and moving them needs nothing of autograd's."""
+    return (
+        x.is_cpu and x.is_contiguous() and type(x) is Tensor and not (transforms_active() or x.is_conj() or x.is_neg())
+    )
+
+
+class _Swap(torch.autograd.Function):
+    """A draw and the move by it, for maps that are plain: with less of Python in between, which a small map feels."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, how: tuple[Any, ...]) -> Tensor:
+        permutations = draw(x.shape[2:], *how)
+        ctx.save_for_backward(permutations)
+        ctx.save_for_forward(permutations)
+        return _moving().permute(x, permutations, False)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (permutations,) = ctx.saved_tensors
+        if _plain(gradient) and not (torch.is_grad_enabled() or traced()):
+            return _moving().permute(gradient, permutations, True), None
+        return permute(gradient, permutations, True), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        return permute(tangent, *ctx.saved_tensors)
+
+
 _library.impl("permute", _permute_anywhere, "CompositeExplicitAutograd")
 _library.impl("permute", _permute_cpu, "CPU")
 torch.library.register_fake("clop::permute", _fake_permute)
@@ -204,6 +247,7 @@ torch.library.register_autograd("clop::permute", _backward, setup_context=_save)
 
 # Function.apply inspects a signature at each call, 40 µs; its base class does not, and serves without transforms.
 _apply = super(torch.autograd.Function, _Permute).apply
+_swap: Callable[..., Tensor] = super(torch.autograd.Function, _Swap).apply
 transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 
 
@@ -215,3 +259,8 @@ def permute(x: Tensor, permutations: Tensor, inverse: bool = False) -> Tensor:
         return torch.ops.clop.permute(x, permutations, inverse)
     apply: Callable[..., Tensor] = _Permute.apply if transforms_active() else _apply
     return apply(x, permutations, inverse)
+
+
+def swap(x: Tensor, *how: Any) -> Tensor:
+    """Move positions by permutations drawn for it, as :func:`draw` after the size; only where nothing is traced."""
+    return _swap(x, how) if _plain(x) else permute(x, draw(x.shape[2:], *how))

@@ -12,17 +12,17 @@ from numba import types
 from numba.core import cgutils
 
 from clop.kernels.jit import jit
-from clop.kernels.vectors import compiler_function, has_feature
+from clop.kernels.vectors import INT, compiler_function, has_feature
 
 VECTOR = 64  # bytes
 _ROWS = 4  # that share the reading of a step; more, and maps of 32×32 fall out of the nearest cache
-_NEAR = 1 << 13  # bytes of rows that stay in that cache beside their results
-_INSTRUCTIONS = {2: "hi", 4: "si", 8: "di"}  # by bytes of a word: llvm.x86.avx512.permvar.….512
+_FROM_ONE = {2: "hi", 4: "si", 8: "di"}  # by bytes of a word: llvm.x86.avx512.permvar.….512
+_FROM_TWO = {2: "hi", 4: "d", 8: "q"}  # llvm.x86.avx512.vpermi2var.….512
 
 
 def shuffles(word_size: int) -> bool:
     """Whether words of this many bytes can be moved so, by the code that numba makes on this machine."""
-    return word_size in _INSTRUCTIONS and has_feature("avx512bw")
+    return word_size in _FROM_ONE and has_feature("avx512bw")
 
 
 @jit
@@ -43,20 +43,22 @@ def plan(index: Any, word: Any) -> tuple[Any, Any, Any, Any]:
     vectors = len(index) // lanes
     starts = np.zeros(vectors + 1, np.int64)
     sources = np.empty(len(index), np.int64)
-    masks = np.empty(len(index), np.uint64)
+    masks = np.zeros(len(index), np.uint64)
+    latest = np.full(vectors, -1)  # the last step that reads each vector
     end = 0
     for vector in range(vectors):
         start = end
         for lane in range(lanes):
             k = vector * lanes + lane
-            within[k] = index[k] % lanes
-            source = index[k] - index[k] % lanes
-            step = start
-            while step < end and sources[step] != source:
-                step += 1
-            if step == end:
-                sources[end], masks[end] = source, np.uint64(0)
-                end += 1
+            place = np.uint64(index[k])
+            within[k] = place % np.uint64(lanes)
+            source = place // np.uint64(lanes)
+            # Without a branch, which the processor could not guess.
+            new = latest[source] < start
+            step = end if new else latest[source]
+            end += new
+            latest[source] = step
+            sources[step] = source * np.uint64(lanes)
             masks[step] |= np.uint64(1) << np.uint64(lane)
         starts[vector + 1] = end
     return within, starts, sources, masks
@@ -64,23 +66,68 @@ def plan(index: Any, word: Any) -> tuple[Any, Any, Any, Any]:
 
 @jit
 def shuffle_rows(source: Any, target: Any, within: Any, starts: Any, sources: Any, masks: Any) -> None:
-    """Move the words of each row, (rows, positions) to the same, by what :func:`plan` returned.
-
-    One vector of some rows, then the next of the same rows: the processor guesses how many steps come, and is wrong
-    wherever their number changes.
-    """
+    """Move the words of each row, (rows, positions) to the same, by what :func:`plan` returned."""
     rows, positions = target.shape
     lanes = VECTOR // target.itemsize
-    at_once = max(1, _NEAR // (positions * target.itemsize * _ROWS)) * _ROWS
-    for first in range(0, rows, at_once):
-        last = min(first + at_once, rows)
-        whole = last - (last - first) % _ROWS
+    whole = rows - rows % _ROWS
+    for row in range(0, whole, _ROWS):
         for vector in range(positions // lanes):
-            k, start, end = vector * lanes, starts[vector], starts[vector + 1]
-            for row in range(first, whole, _ROWS):
-                _shuffle_four(source, target, row, k, within, sources, masks, start, end)
-            for row in range(whole, last):
-                _shuffle_one(source, target, row, k, within, sources, masks, start, end)
+            start, end = starts[vector], starts[vector + 1]
+            _shuffle_four(source, target, row, vector * lanes, within, sources, masks, start, end)
+    for row in range(whole, rows):
+        for vector in range(positions // lanes):
+            start, end = starts[vector], starts[vector + 1]
+            _shuffle_one(source, target, row, vector * lanes, within, sources, masks, start, end)
+
+
+@jit
+def plan_of_four(index: Any, word: Any) -> tuple[Any, Any]:
+    """For rows of four vectors: each word's place in the half it comes from, and a bit where that is the second."""
+    within = np.empty(len(index), word)
+    lanes = len(index) // 4
+    masks = np.zeros(4, np.uint64)
+    for k in range(len(index)):
+        within[k] = index[k] % (2 * lanes)
+        masks[k // lanes] |= np.uint64(index[k] >= 2 * lanes) << np.uint64(k % lanes)
+    return within, masks
+
+
+@compiler_function
+def shuffle_rows_of_four(typing_context: Any, source: Any, target: Any, within: Any, masks: Any) -> Any:
+    """Move the words of each row by what :func:`plan_of_four` returned: a row is read once and stays in registers."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds = zip(signature.args, arguments, strict=True)
+        arrays = [context.make_array(kind)(context, builder, value) for kind, value in kinds]
+        bits = signature.args[0].dtype.bitwidth
+        lanes = 8 * VECTOR // bits
+        vector, bit_of_each = ir.VectorType(ir.IntType(bits), lanes), ir.VectorType(ir.IntType(1), lanes)
+        name = f"llvm.x86.avx512.vpermi2var.{_FROM_TWO[bits // 8]}.512"
+        permute = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
+
+        def place(array: int, offset: Any) -> Any:
+            return builder.bitcast(builder.gep(arrays[array].data, [offset]), vector.as_pointer())
+
+        def load(array: int, offset: Any) -> Any:
+            loaded = builder.load(place(array, offset))
+            loaded.align = bits // 8
+            return loaded
+
+        def mask(number: int) -> Any:
+            word = builder.load(builder.gep(arrays[3].data, [INT(number)]))
+            return builder.bitcast(builder.trunc(word, ir.IntType(lanes)), bit_of_each)
+
+        orders, seconds = [load(2, INT(lanes * i)) for i in range(4)], [mask(i) for i in range(4)]
+        rows = cgutils.unpack_tuple(builder, arrays[0].shape)[0]
+        with cgutils.for_range(builder, rows) as loop:
+            places = [builder.add(builder.mul(loop.index, INT(4 * lanes)), INT(lanes * i)) for i in range(4)]
+            a, b, c, d = (load(0, k) for k in places)
+            for k, order, second in zip(places, orders, seconds, strict=True):
+                first_half, second_half = builder.call(permute, [a, order, b]), builder.call(permute, [c, order, d])
+                builder.store(builder.select(second, second_half, first_half), place(1, k)).align = bits // 8
+        return context.get_dummy_value()
+
+    return types.void(source, target, within, masks), generate
 
 
 def _shuffle(rows: int) -> Any:
@@ -105,7 +152,7 @@ def _shuffle(rows: int) -> Any:
             bits = signature.args[0].dtype.bitwidth
             lanes = 8 * VECTOR // bits
             vector = ir.VectorType(ir.IntType(bits), lanes)
-            name = f"llvm.x86.avx512.permvar.{_INSTRUCTIONS[bits // 8]}.512"
+            name = f"llvm.x86.avx512.permvar.{_FROM_ONE[bits // 8]}.512"
             permute = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector, vector]), name)
 
             def place(words: Any, offset: Any) -> Any:
