@@ -260,11 +260,11 @@ def test_a_figure_has_the_seeds_of_both_methods_and_what_they_did(runs):
     assert lines[0] == (3.0, 1.0)  # trained, unseen
 
 
-def test_a_seed_that_was_trained_twice_is_one_curve_beside_openais(tmp_path, write_agent):
-    """A run to 2 M beside a record of its seed at 1 M; fails if they count as two seeds, or the shorter stays."""
-    for steps in (1_003_520, 2_002_944):
-        path = tmp_path / str(steps)
-        write_agent(path, "bigfish", "ppo", 0, 3.0, 1.0, preset="quick", steps=steps, num_levels=50, eval_episodes=1024)
+def test_beside_openais_are_the_longest_runs_of_a_game(tmp_path, write_agent):
+    """One to 2 M beside two to 1 M; fails if its seed counts twice, or if it is cut off where the others end."""
+    for seed, steps in ((0, 1_003_520), (1, 1_003_520), (0, 2_002_944)):
+        settings = {"preset": "quick", "steps": steps, "num_levels": 50, "eval_episodes": 1024}
+        write_agent(tmp_path / f"{seed}-{steps}", "bigfish", "ppo", seed, 3.0, 1.0, **settings)
     (figure,) = next(f for f in EVIDENCE_FIGURES if f.name == "evidence-openai").draw(Runs.find([tmp_path]))
     assert "1 seed" in figure.get_suptitle()
     assert max(x for axes in figure.axes for line in axes.lines for x in line.get_xdata()) >= 2_002_944

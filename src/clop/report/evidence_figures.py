@@ -13,7 +13,7 @@ from clop.report.figures import new_figure
 from clop.report.outcomes import Cell
 from clop.report.paper_agents import steps_text
 from clop.report.paper_figures import PaperFigure
-from clop.report.runs import Runs
+from clop.report.runs import AgentRun, Runs
 from clop.report.stats import Estimate, student_estimate
 from clop.rl.games import GAMES
 
@@ -83,10 +83,14 @@ def _until(curve: drawing.Curve, end: float) -> drawing.Curve:
 
 
 def beside_openai(runs: Runs) -> Iterator["Figure"]:
-    """PPO of the plan with 50 levels beside OpenAI's with 200."""
+    """PPO of the plan with 50 levels beside OpenAI's with 200; on each game the runs that went on for longest."""
     asked = [question for question in QUESTIONS if question.levels == _LEVELS and not question.changes]
-    found = {run.path: run for question in asked for cell in question.find(runs.agents).values() for run in cell.runs}
-    yield from openai.figure(Runs(tuple(found.values())))
+    longest: dict[str, tuple[AgentRun, ...]] = {}
+    for question in sorted(asked, key=lambda question: question.steps):
+        found = question.find(runs.agents)
+        if "ppo" in found:
+            longest[question.game] = found["ppo"].runs
+    yield from openai.figure(Runs(tuple(run for several in longest.values() for run in several)))
 
 
 def alphas(runs: Runs) -> Iterator["Figure"]:
