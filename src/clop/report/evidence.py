@@ -6,6 +6,7 @@ seeds within each method, 50 000 repetitions, seed 0. Rows that were planned and
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import mean, stdev
 
 import numpy as np
@@ -226,7 +227,9 @@ def learning(runs: Runs) -> Table:
         for method in question.methods:
             if method in found and shown(question, found):
                 cell, labels = found[method], (question.name, question.game, method)
-                values = {name: _at_the_end(cell, metric) for name, metric in _METRICS.items()}
+                logged = [run.last_metrics(cell.env_steps, _ITERATIONS) for run in cell.runs]
+                paths = tuple(run.path for run in cell.runs)
+                values = {name: _over_runs(logged, metric, paths) for name, metric in _METRICS.items()}
                 seeds, steps = str(len(cell.runs)), steps_text(question.steps)
                 rows.append(Row(labels, "ours", values, seeds, steps, question.scale))
     notes = ("Means over the last twelve iterations and over seeds ± standard deviation over seeds.",)
@@ -234,12 +237,11 @@ def learning(runs: Runs) -> Table:
     return Table("evidence-learning", "How they learn", names, tuple(_METRICS), tuple(rows), notes, 3)
 
 
-def _at_the_end(cell: Cell, metric: str) -> Value:
-    logged = [run.last_metrics(cell.env_steps, _ITERATIONS) for run in cell.runs]
+def _over_runs(logged: Sequence[Sequence[Mapping[str, float]]], metric: str, paths: tuple[Path, ...]) -> Value:
+    """A metric's mean over the iterations of each run, and over those runs that logged it."""
     values = [mean(row[metric] for row in rows) for rows in logged if rows and all(metric in row for row in rows)]
     if not values:
         return Value(None)
-    paths = tuple(run.path for run in cell.runs)
     return Value(mean(values), stdev(values) if len(values) > 1 else None, runs=paths)
 
 
