@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from clop.errors import UsageError
+from clop.kernels.winograd import fewer_products
 from clop.rl.envs.spec import EnvSpec
 from clop.rl.methods.base import Context, Method
 from clop.rl.network import Network, Output
@@ -46,7 +47,7 @@ class Agent:
 
     def __call__(self, obs: Tensor) -> Output:
         """Policy and value on uint8 frames (E, H, W, C), on the CPU; to be called inside :meth:`playing`."""
-        with torch.no_grad():
+        with torch.no_grad(), fewer_products():
             return self.method.act(obs.to(self.ctx.device), "eval", self.ctx).cpu()
 
     def notes(self) -> dict[str, str | float]:

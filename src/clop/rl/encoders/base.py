@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clop.errors import UsageError
+from clop.kernels import winograd
 from clop.rl.settings import NetworkConfig
 
 Shape = tuple[int, int, int]
@@ -169,6 +170,8 @@ class Residual(nn.Module):
         self.skip_relu = build.network.skip_relu
 
     def forward(self, x: Tensor) -> Tensor:
+        if (y := winograd.residual(self.conv1, self.conv2, x, self.skip_relu)) is not None:
+            return y
         rectified = F.relu(x)
         return (rectified if self.skip_relu else x) + self.conv2(F.relu_(self.conv1(rectified)))
 

@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
+from clop.kernels import stem, winograd
 from clop.kernels.pool import MaxPool
-from clop.kernels.stem import convolve_and_pool
 from clop.rl.encoders.base import Builder, Encoder, ReLU, Residual, Shape, Stage
 
 
@@ -32,8 +32,9 @@ class Block(nn.Sequential):
     def forward(self, x: Tensor) -> Tensor:
         layers = list(self)
         if len(layers) > 1:  # not so in a slice of it
-            x = convolve_and_pool(layers[0], layers[1], x)
-            layers = layers[2:]
+            convolution, pooling, *layers = layers
+            pooled = winograd.convolve_and_pool(convolution, pooling, x)
+            x = stem.convolve_and_pool(convolution, pooling, x) if pooled is None else pooled
         for layer in layers:
             x = layer(x)
         return x
