@@ -2,10 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
 
 from clop.bench import evaluate as bench
 from clop.bench.evaluate import Settings, check_equal, measure
 from clop.errors import UsageError
+from clop.kernels import pool, stem, winograd
+from clop.rl.build import build_learner
+from clop.rl.config import TrainConfig
 from clop.rl.envs.backends import installed_backends
 from clop.rl.envs.spec import Episodes
 from clop.rl.evaluate import Evaluation
@@ -24,12 +28,34 @@ def test_speeds_are_frames_per_second_beside_one_process(monkeypatch):
     clock = iter(range(10**9))
     monkeypatch.setattr(bench.time, "perf_counter", lambda: float(next(clock)))
     monkeypatch.setattr(bench._TimedAgent, "__call__", bench.Agent.__call__)  # which reads the clock too
-    rows = measure(Settings(games="bigfish", encoder="small", episodes=8, rounds=1))
-    assert [(row.protocol, row.processes) for row in rows] == [("clop-v2", 1), ("clop-v2", 2), ("clop-v1", 1)]
-    assert rows[0].frames == rows[1].frames
+    rows, scaling = measure(Settings(games="bigfish", encoder="small", episodes=8, rounds=1))
+    assert [(row.protocol, row.layers, row.processes) for row in rows] == [
+        ("clop-v1", "torch's", 1),
+        ("clop-v1", "ours", 1),
+        ("clop-v2", "ours", 1),
+        ("clop-v2", "ours", 2),
+    ]
+    assert rows[2].frames == rows[3].frames
     assert rows[0].speed == 1
     assert rows[2].speed == pytest.approx(rows[2].frames / rows[0].frames)
-    assert [row.network_share for row in rows] == [0, None, 0]
+    assert scaling == {"bigfish": 1}
+    assert [row.network_share for row in rows] == [0, 0, 0, None]
+
+
+@torch.no_grad()
+def test_plain_layers_are_torchs_own(monkeypatch):
+    """Fails if the baseline goes through a kernel of ours, whose speed would then be compared with itself."""
+    model = build_learner(TrainConfig.preset("procgen-easy", "bigfish")).model.eval()
+    frames = torch.randint(0, 256, (2, 64, 64, 3), dtype=torch.uint8)
+    expected = model(frames).known_logits
+    plain = bench.with_plain_layers(model)
+    for name in ("_apply", "_fits"):
+        monkeypatch.setattr(stem, name, None)
+    monkeypatch.setattr(pool, "_apply", None)
+    with winograd.fewer_products():
+        torch.testing.assert_close(plain(frames).known_logits, expected)
+    with pytest.raises(TypeError):
+        model(frames)
 
 
 def test_episodes_that_depend_on_the_number_of_processes_are_no_result():

@@ -1,31 +1,34 @@
-"""``clop bench evaluate``: how long an evaluation takes, by protocol and number of processes.
+"""``clop bench evaluate``: how long an evaluation takes, by protocol, number of processes, and who computes layers.
 
 The agent has learnt nothing, so its episodes are short; protocols play other episodes, so what is compared is frames
 per second.
 """
 
+import copy
 import statistics
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from clop import machine
 from clop.bench.benchmark import BenchSettings, Report, Result, silent
 from clop.errors import UsageError
+from clop.kernels.pool import MaxPool
 from clop.rl.agent import Agent
 from clop.rl.build import build_learner
 from clop.rl.config import TrainConfig
 from clop.rl.evaluate import Evaluation, evaluate
-from clop.rl.network import Output
+from clop.rl.network import Network, Output
 from clop.rl.protocols import EvalConfig
 
 DESCRIPTION = (
-    "Time an evaluation of an agent on unseen levels by clop-v1 and, on one process and on several, by clop-v2, in "
-    "turns, and compare the episodes of clop-v2 to the bit. About half an hour."
+    "Time an evaluation of an agent on unseen levels in turns: by clop-v1 with torch's own layers and "
+    "with ours, and by clop-v2 on one process and on several, whose episodes are compared to the bit. Half an hour."
 )
 
 
@@ -50,6 +53,15 @@ class Settings(BenchSettings):
             raise UsageError(f"processes must be at least 2, to compare with one, got {self.processes}")
 
 
+class Way(NamedTuple):
+    """How episodes are played."""
+
+    protocol: str
+    processes: int
+    layers: str
+    """``ours``, or ``torch's``: convolutions and pooling as PyTorch computes them."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One way to evaluate on one game: medians over turns."""
@@ -57,11 +69,13 @@ class Row:
     game: str
     protocol: str
     processes: int
+    layers: str
+    """As in :class:`Way`, like the two before."""
     seconds: float
     frames: int
     """Frames of the counted episodes."""
     speed: float
-    """Frames per second, as a ratio to those of clop-v2 in one process."""
+    """Frames per second, as a ratio to those of clop-v1 with torch's layers."""
     network_share: float | None
     """Share of the time spent in the network; not known of several processes."""
 
@@ -71,12 +85,14 @@ class Row:
 
 def run(settings: Settings, report: Report = silent) -> Result:
     machine.keep_memory()
-    rows = measure(settings, report)
-    header = ["game", "protocol", "processes", "seconds", "frames/s", "speed", "in the network"]
+    torch.set_num_threads(1)  # as in the processes of a run
+    rows, scaling = measure(settings, report)
+    header = ["game", "protocol", "layers", "processes", "seconds", "frames/s", "speed", "in the network"]
     cells = [
         [
             row.game,
             row.protocol,
+            row.layers,
             str(row.processes),
             f"{row.seconds:.1f}",
             f"{row.frames / row.seconds:.0f}",
@@ -85,41 +101,74 @@ def run(settings: Settings, report: Report = silent) -> Result:
         ]
         for row in rows
     ]
-    return Result(rows, header, cells, f"{settings.episodes} episodes of an agent that has learnt nothing")
+    notes = [
+        f"{settings.episodes} episodes of an agent that has learnt nothing",
+        *(
+            f"{game}: clop-v2 in {settings.processes} processes over one: {ratio:.2f}"
+            for game, ratio in scaling.items()
+        ),
+    ]
+    return Result(rows, header, cells, "\n".join(notes), extra={"scaling": scaling})
 
 
-def measure(settings: Settings, report: Report = silent) -> list[Row]:
-    """All ways on all games."""
-    return [row for game in settings.games.split(",") for row in _on_game(game, settings, report)]
+def measure(settings: Settings, report: Report = silent) -> tuple[list[Row], dict[str, float]]:
+    """All ways on all games, and for each game the speed of clop-v2 in several processes over that in one."""
+    rows: list[Row] = []
+    scaling = {}
+    for game in settings.games.split(","):
+        found, scaling[game] = _on_game(game, settings, report)
+        rows += found
+    return rows, scaling
 
 
-def _on_game(game: str, settings: Settings, report: Report) -> list[Row]:
+def _on_game(game: str, settings: Settings, report: Report) -> tuple[list[Row], float]:
     config = TrainConfig.preset("procgen-easy", game, "ppo", **{"network.encoder": settings.encoder})
     learner = build_learner(config)
-    agent = _TimedAgent(learner.model, learner.method, learner.context(), learner.settings.spec)
-    ways = (("clop-v2", 1), ("clop-v2", settings.processes), ("clop-v1", 1))
-    seconds: dict[tuple[str, int], list[float]] = {way: [] for way in ways}
-    shares: list[list[float]] = [[] for _ in ways]
-    results: dict[tuple[str, int], Evaluation] = {}
+    agents = {
+        layers: _TimedAgent(model, learner.method, learner.context(), learner.settings.spec)
+        for layers, model in {"ours": learner.model, "torch's": with_plain_layers(learner.model)}.items()
+    }
+    plain, alone = Way("clop-v1", 1, "torch's"), Way("clop-v2", 1, "ours")
+    shared = alone._replace(processes=settings.processes)
+    ways = (plain, plain._replace(layers="ours"), alone, shared)
+    seconds: dict[Way, list[float]] = {way: [] for way in ways}
+    shares: dict[Way, list[float]] = {way: [] for way in ways}
+    results: dict[Way, Evaluation] = {}
     for number in range(settings.rounds):
-        for way, share in zip(ways, shares, strict=True):
-            protocol, processes = way
+        for way in ways:
+            agent = agents[way.layers]
             agent.seconds.clear()
             start = time.perf_counter()
-            asked = EvalConfig(protocol=protocol, episodes=settings.episodes)
-            results[way] = evaluate(agent, config.levels, asked, processes=processes)
+            asked = EvalConfig(protocol=way.protocol, episodes=settings.episodes)
+            results[way] = evaluate(agent, config.levels, asked, processes=way.processes)
             seconds[way].append(time.perf_counter() - start)
-            share.append(sum(agent.seconds) / seconds[way][-1])
-            report(f"{game}, turn {number + 1}: {protocol} in {processes} process(es), {seconds[way][-1]:.1f} s")
-    check_equal(results[ways[0]], results[ways[1]])
+            shares[way].append(sum(agent.seconds) / seconds[way][-1])
+            report(f"{game}, turn {number + 1}: {' '.join(map(str, way))}, {seconds[way][-1]:.1f} s")
+    check_equal(results[alone], results[shared])
     frames = {way: int(results[way].rows.lengths.sum()) for way in ways}
+
+    def speed(way: Way, base: Way) -> float:
+        turns = zip(seconds[base], seconds[way], strict=True)
+        return statistics.median(before / own for before, own in turns) * frames[way] / frames[base]
+
     rows = []
-    for way, share in zip(ways, shares, strict=True):
-        turns = zip(seconds[ways[0]], seconds[way], strict=True)
-        speed = statistics.median(base / own for base, own in turns) * frames[way] / frames[ways[0]]
-        network = statistics.median(share) if way[1] == 1 else None
-        rows.append(Row(game, *way, statistics.median(seconds[way]), frames[way], speed, network))
-    return rows
+    for way in ways:
+        network = statistics.median(shares[way]) if way.processes == 1 else None
+        rows.append(Row(game, *way, statistics.median(seconds[way]), frames[way], speed(way, plain), network))
+    return rows, speed(shared, alone)
+
+
+def with_plain_layers(model: Network) -> Network:
+    """The same network with PyTorch's own convolutions and pooling: no kernel takes a subclass for its own."""
+    plain = copy.deepcopy(model)
+    for module in plain.modules():
+        if type(module) in (nn.Conv2d, MaxPool):
+            module.__class__ = _Convolution if type(module) is nn.Conv2d else nn.MaxPool2d
+    return plain
+
+
+class _Convolution(nn.Conv2d):
+    """As PyTorch computes it."""
 
 
 def check_equal(one: Evaluation, other: Evaluation) -> None:
