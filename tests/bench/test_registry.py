@@ -44,7 +44,7 @@ def replayed(name, monkeypatch):
         if name == "return":
             values["tests"] = [Point(**point) for point in values["tests"]]
         rows.append(module.Row(**values))
-    beside = {"sweep": "killed", "report": "load"}.get(name)
+    beside = {"sweep": "killed", "report": "load", "evaluate": "scaling"}.get(name)
     measured = (rows, record.metrics[beside]) if beside else rows
     monkeypatch.setattr(module, "measure", lambda settings, report: report("measured") or measured)
     if name == "train":

@@ -28,11 +28,13 @@ def test_the_share_of_the_peak_is_what_the_steps_cost():
     assert row("other").share_of_peak is None
 
 
-def test_two_processes_are_held_against_twice_the_bare_speed():
-    """Fails if they are held against one, which twice the speed at half the efficiency would pass."""
-    assert row("ppo", processes=2, bare_steps_per_second=100.0).share_of_bare == pytest.approx(0.5)
-    assert row("ppo", bare_steps_per_second=125.0).share_of_bare == pytest.approx(0.8)
-    assert row("other").share_of_bare is None
+def test_two_processes_are_held_against_two_bare_ones_and_twice_an_undisturbed_one():
+    """Fails if they are held against one alone, which twice the speed at half the efficiency would pass."""
+    two = row("ppo", processes=2, bare_steps_per_second=160.0, lone_steps_per_second=100.0)
+    assert (two.share_of_bare, two.share_of_lone) == (pytest.approx(0.625), pytest.approx(0.5))
+    one = row("ppo", bare_steps_per_second=125.0, lone_steps_per_second=125.0)
+    assert one.share_of_bare == one.share_of_lone == pytest.approx(0.8)
+    assert row("other").share_of_bare is row("other").share_of_lone is None
 
 
 def test_the_cost_of_a_pass_is_that_of_its_layers():
@@ -76,7 +78,8 @@ def test_bare_passes_are_those_of_an_iteration():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("processes", "encoder", "kind"), [(1, "nature", "clop"), (2, "small", "clop"), (1, "small", "bare")]
+    ("processes", "encoder", "kind"),
+    [(1, "nature", "clop"), (2, "small", "clop"), (1, "small", "bare"), (2, "small", "bare")],
 )
 def test_a_contestant_reports_where_its_time_went(processes, encoder, kind):
     contestant = Contestant("ours", kind, encoder, processes=processes, method="clop", num_steps=2, game="fruitbot")
@@ -177,13 +180,17 @@ def test_all_learners_have_the_same_rollouts(monkeypatch):
     assert {(c.game, c.num_steps) for c in learners} == {("fruitbot", 8)}
     assert {(c.config.game, c.config.ppo.num_steps) for c in learners} == {("fruitbot", 8)}
     assert len({c.name for c in learners}) == len(learners)
-    ours = [("bare", 1, 1, "ppo"), ("clop", 1, 1, "ppo"), ("clop", 4, 1, "ppo"), ("clop", 4, 1, "clop")]
+    alone = [("bare", 1, 1, "ppo"), ("clop", 1, 1, "ppo")]
+    ours = [*alone, ("bare", 4, 1, "ppo"), ("clop", 4, 1, "ppo"), ("clop", 4, 1, "clop")]
     assert [(c.encoder, c.kind, c.processes, c.threads, c.method) for c in learners] == [
         *((encoder, *rest) for encoder in ("impala", "small", "nature") for rest in ours),
         ("impala", "sb3", 1, 4, "ppo"),
         ("nature", "sb3", 1, 4, "ppo"),
     ]
-    assert [c.kind for c in contestants(Settings(encoder="nature", without_sb3=True))] == ["bare"] + ["clop"] * 3
+    assert [c.kind for c in contestants(Settings(encoder="nature", without_sb3=True))] == [
+        *("bare", "clop"),
+        *("bare", "clop", "clop"),
+    ]
     assert [c.encoder for c in contestants(Settings(encoder="small")) if c.kind == "sb3"] == ["impala"]
 
 
@@ -238,9 +245,9 @@ def test_each_learner_is_held_against_its_own_encoder(monkeypatch):
         assert (r.env_share, r.act_share, r.learn_share) == (0.25, 0.25, 0.5)
         assert r.steps_per_second == 128
         if r.kind == "sb3":
-            assert (r.gflop_per_step, r.share_of_peak, r.share_of_bare) == (None, None, None)
+            assert (r.gflop_per_step, r.share_of_peak, r.share_of_bare, r.share_of_lone) == (None,) * 4
         else:
-            assert r.share_of_bare == 1 / r.processes
+            assert (r.share_of_bare, r.share_of_lone) == (1, 1 / r.processes)
             costs.setdefault(r.encoder, set()).add(r.gflop_per_step)
     assert {encoder: len(found) for encoder, found in costs.items()} == {"small": 1, "nature": 1}
     assert min(costs["nature"]) > 1.5 * max(costs["small"])

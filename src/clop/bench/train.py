@@ -93,7 +93,9 @@ class Row:
     peak_gflops: float | None = None
     """Speed of matrix products on as many threads, timed in the same rounds."""
     bare_steps_per_second: float | None = None
-    """Of bare passes and env steps in one process, timed in the same rounds."""
+    """Of bare passes and env steps in as many processes at once, timed in the same rounds."""
+    lone_steps_per_second: float | None = None
+    """The same of one process, which no other disturbs."""
 
     @property
     def share_of_peak(self) -> float | None:
@@ -103,13 +105,19 @@ class Row:
 
     @property
     def share_of_bare(self) -> float | None:
-        """Of the bare speed of as many processes that do not disturb each other."""
-        if self.bare_steps_per_second is None:
+        """Of what bare passes in as many processes make on this machine."""
+        return None if self.bare_steps_per_second is None else self.steps_per_second / self.bare_steps_per_second
+
+    @property
+    def share_of_lone(self) -> float | None:
+        """Of what they would make if processes did not disturb each other."""
+        if self.lone_steps_per_second is None:
             return None
-        return self.steps_per_second / (self.processes * self.bare_steps_per_second)
+        return self.steps_per_second / (self.processes * self.lone_steps_per_second)
 
     def asdict(self) -> dict[str, Any]:
-        return asdict(self) | {"share_of_peak": self.share_of_peak, "share_of_bare": self.share_of_bare}
+        shares = ("share_of_peak", "share_of_bare", "share_of_lone")
+        return asdict(self) | {name: getattr(self, name) for name in shares}
 
 
 def run(settings: Settings, report: Report = silent) -> Result:
@@ -124,12 +132,13 @@ def run(settings: Settings, report: Report = silent) -> Result:
             for topology in ("shared", "split")
         }
     rows = measure(settings, report)
-    header = ["learner", "steps/s", "games", "acting", "learning", "of peak", "of bare passes", "memory, GB"]
+    header = ["learner", "steps/s", "games", "acting", "learning", "of peak", "of bare", "of undisturbed", "memory, GB"]
     cells = [
         [
             row.what,
             f"{row.steps_per_second:.0f}",
-            *map(_percent, (row.env_share, row.act_share, row.learn_share, row.share_of_peak, row.share_of_bare)),
+            *map(_percent, (row.env_share, row.act_share, row.learn_share)),
+            *map(_percent, (row.share_of_peak, row.share_of_bare, row.share_of_lone)),
             f"{row.memory_gb:.2f}",
         ]
         for row in rows
@@ -138,6 +147,8 @@ def run(settings: Settings, report: Report = silent) -> Result:
     notes = [
         f"{settings.game}, rollouts of {ENVS}×{settings.num_steps}, {EPOCHS} epochs, 8 minibatches, "
         f"{settings.rounds} turns",
+        "of bare: of bare passes and env steps in as many processes at once; of undisturbed: of those in one, times "
+        "their number",
         *(f"{names}: {ratio:.1f} times the steps/s" for names, ratio in found.items()),
     ]
     for encoder, by_topology in costs.items():
@@ -173,7 +184,7 @@ def ratios(rows: Sequence[Row]) -> dict[str, float]:
 
 def contestants(settings: Settings) -> list[Contestant]:
     """All learners: with each encoder ours in one process of one thread, in one for each core, and there with CLOP, and
-    its bare passes; and Stable-Baselines3's on all cores."""
+    bare passes in as many; and Stable-Baselines3's on all cores."""
     cores = settings.cores
     together = f"{cores} processes" if cores > 1 else "1 process"
     shared: dict[str, Any] = {"num_steps": settings.num_steps, "game": settings.game}
@@ -183,6 +194,7 @@ def contestants(settings: Settings) -> list[Contestant]:
         learners.append(Contestant(f"bare {encoder}, 1 process", "bare", **ours))
         learners.append(Contestant(f"clop {encoder}, 1 process", **ours))
         if cores > 1:
+            learners.append(Contestant(f"bare {encoder}, {together}", "bare", processes=cores, **ours))
             learners.append(Contestant(f"clop {encoder}, {together}", processes=cores, **ours))
         learners.append(Contestant(f"clop {encoder}, {together}, method clop", processes=cores, method="clop", **ours))
     if not settings.without_sb3:
@@ -206,11 +218,16 @@ def measure(settings: Settings, report: Report = silent) -> list[Row]:
             for name, process in running.items():
                 turns[name].append(process.turn())
                 report(f"round {number + 1} of {settings.rounds}: {name}, {turns[name][-1]['seconds']:.1f} s")
-    bare = {c.encoder: _speed(c, turns[c.name]) for c in learners if c.kind == "bare"}
-    return [_row(c, turns[c.name], turns[peaks[c.processes].name], bare.get(c.encoder)) for c in learners]
+    bare = {(c.encoder, c.processes): _speed(c, turns[c.name]) for c in learners if c.kind == "bare"}
+    return [_row(c, turns[c.name], turns[peaks[c.processes].name], bare) for c in learners]
 
 
-def _row(contestant: Contestant, turns: list[dict[str, Any]], peaks: list[dict[str, Any]], bare: float | None) -> Row:
+def _row(
+    contestant: Contestant,
+    turns: list[dict[str, Any]],
+    peaks: list[dict[str, Any]],
+    bare: Mapping[tuple[str, int], float],
+) -> Row:
     def share(name: str) -> float | None:
         return _median(turns, name) / _median(turns, "seconds") if name in turns[0] else None
 
@@ -226,7 +243,8 @@ def _row(contestant: Contestant, turns: list[dict[str, Any]], peaks: list[dict[s
         row,
         gflop_per_step=gflop.forward + EPOCHS * gflop.both,
         peak_gflops=_median(peaks, "gflops"),
-        bare_steps_per_second=bare,
+        bare_steps_per_second=bare[c.encoder, c.processes],
+        lone_steps_per_second=bare[c.encoder, 1],
     )
 
 
