@@ -128,6 +128,7 @@ def _on_game(game: str, settings: Settings, report: Report) -> tuple[list[Row], 
         layers: _TimedAgent(model, learner.method, learner.context(), learner.settings.spec)
         for layers, model in {"ours": learner.model, "torch's": with_plain_layers(learner.model)}.items()
     }
+    _warm_up(agents.values())
     plain, alone = Way("clop-v1", 1, "torch's"), Way("clop-v2", 1, "ours")
     shared = alone._replace(processes=settings.processes)
     ways = (plain, plain._replace(layers="ours"), alone, shared)
@@ -156,6 +157,13 @@ def _on_game(game: str, settings: Settings, report: Report) -> tuple[list[Row], 
         network = statistics.median(shares[way]) if way.processes == 1 else None
         rows.append(Row(game, *way, statistics.median(seconds[way]), frames[way], speed(way, plain), network))
     return rows, speed(shared, alone)
+
+
+def _warm_up(agents: Iterable["_TimedAgent"]) -> None:
+    """Have each agent act once, so that no turn compiles a kernel."""
+    for agent in agents:
+        with agent.playing(seed=0):
+            agent(torch.zeros(2, *agent.spec.obs_shape, dtype=torch.uint8))
 
 
 def with_plain_layers(model: Network) -> Network:

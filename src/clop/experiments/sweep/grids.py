@@ -91,7 +91,7 @@ class Sweep:
         found: dict[tuple[str, int], Job] = {}
         for job in itertools.chain.from_iterable(grid.jobs() for grid in self.grids):
             found.setdefault((job.id, job.total), job)
-        return list(found.values())
+        return _told_apart(list(found.values()))
 
     def changed(
         self,
@@ -115,6 +115,30 @@ class Sweep:
     def _subjects(self) -> Iterator[str]:
         for grid in self.grids:
             yield from grid.games if isinstance(grid, AgentGrid) else (grid.task,)
+
+
+def _told_apart(jobs: list[Job]) -> list[Job]:
+    """The same jobs; titles that would be alike, as of grids with one method and another setting, name what differs."""
+    alike: dict[str, dict[str, dict[str, Any]]] = {}
+    for job in jobs:
+        alike.setdefault(job.title, {})[job.id] = _flat(job.config)
+    told = []
+    for job in jobs:
+        others = alike[job.title].values()
+        names = sorted({name for settings in others for name in settings})
+        values = {name: [settings.get(name) for settings in others] for name in names}
+        own = alike[job.title][job.id]
+        differing = [f"{name} {own.get(name)}" for name in names if any(v != values[name][0] for v in values[name])]
+        told.append(replace(job, title=", ".join([job.title, *differing])))
+    return told
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return found
 
 
 def _check_part(what: str, wanted: Sequence[str], known: Sequence[str]) -> None:
