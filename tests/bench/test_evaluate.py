@@ -42,20 +42,17 @@ def test_speeds_are_frames_per_second_beside_one_process(monkeypatch):
     assert [row.network_share for row in rows] == [0, 0, 0, None]
 
 
-@torch.no_grad()
 def test_plain_layers_are_torchs_own(monkeypatch):
     """Fails if the baseline goes through a kernel of ours, whose speed would then be compared with itself."""
-    model = build_learner(TrainConfig.preset("procgen-easy", "bigfish")).model.eval()
+    agents = bench.agents_by_layers(build_learner(TrainConfig.preset("procgen-easy", "bigfish")))
     frames = torch.randint(0, 256, (2, 64, 64, 3), dtype=torch.uint8)
-    expected = model(frames).known_logits
-    plain = bench.with_plain_layers(model)
-    for name in ("_apply", "_fits"):
-        monkeypatch.setattr(stem, name, None)
-    monkeypatch.setattr(pool, "_apply", None)
-    with winograd.fewer_products():
-        torch.testing.assert_close(plain(frames).known_logits, expected)
-    with pytest.raises(TypeError):
-        model(frames)
+    with agents["ours"].playing(0), agents["torch's"].playing(0):
+        expected = agents["ours"](frames).known_logits
+        for module, name in ((stem, "_apply"), (winograd, "_residuals"), (pool, "_apply")):
+            monkeypatch.setattr(module, name, None)
+        torch.testing.assert_close(agents["torch's"](frames).known_logits, expected)
+        with pytest.raises(TypeError):
+            agents["ours"](frames)
 
 
 def test_episodes_that_depend_on_the_number_of_processes_are_no_result():

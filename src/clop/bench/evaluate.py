@@ -8,7 +8,7 @@ import copy
 import statistics
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from clop.rl.build import build_learner
 from clop.rl.config import TrainConfig
 from clop.rl.evaluate import Evaluation, evaluate
 from clop.rl.network import Network, Output
+from clop.rl.ppo import Learner
 from clop.rl.protocols import EvalConfig
 
 DESCRIPTION = (
@@ -123,11 +124,7 @@ def measure(settings: Settings, report: Report = silent) -> tuple[list[Row], dic
 
 def _on_game(game: str, settings: Settings, report: Report) -> tuple[list[Row], float]:
     config = TrainConfig.preset("procgen-easy", game, "ppo", **{"network.encoder": settings.encoder})
-    learner = build_learner(config)
-    agents = {
-        layers: _TimedAgent(model, learner.method, learner.context(), learner.settings.spec)
-        for layers, model in {"ours": learner.model, "torch's": with_plain_layers(learner.model)}.items()
-    }
+    agents = agents_by_layers(build_learner(config))
     _warm_up(agents.values())
     plain, alone = Way("clop-v1", 1, "torch's"), Way("clop-v2", 1, "ours")
     shared = alone._replace(processes=settings.processes)
@@ -157,6 +154,15 @@ def _on_game(game: str, settings: Settings, report: Report) -> tuple[list[Row], 
         network = statistics.median(shares[way]) if way.processes == 1 else None
         rows.append(Row(game, *way, statistics.median(seconds[way]), frames[way], speed(way, plain), network))
     return rows, speed(shared, alone)
+
+
+def agents_by_layers(learner: Learner) -> dict[str, "_TimedAgent"]:
+    """The learner's agent, and the same with PyTorch's own convolutions and pooling."""
+    models = {"ours": learner.model, "torch's": with_plain_layers(learner.model)}
+    return {
+        layers: _TimedAgent(model, learner.method, replace(learner.context(), model=model), learner.settings.spec)
+        for layers, model in models.items()
+    }
 
 
 def _warm_up(agents: Iterable["_TimedAgent"]) -> None:
