@@ -48,7 +48,7 @@ def test_plain_layers_are_torchs_own(monkeypatch):
     frames = torch.randint(0, 256, (2, 64, 64, 3), dtype=torch.uint8)
     with agents["ours"].playing(0), agents["torch's"].playing(0):
         expected = agents["ours"](frames).known_logits
-        for module, name in ((stem, "_apply"), (winograd, "_residuals"), (pool, "_apply")):
+        for module, name in ((stem, "_apply"), (winograd, "pairs"), (winograd, "pooled"), (pool, "_apply")):
             monkeypatch.setattr(module, name, None)
         torch.testing.assert_close(agents["torch's"](frames).known_logits, expected)
         with pytest.raises(TypeError):

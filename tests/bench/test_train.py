@@ -7,7 +7,7 @@ from clop import CLOP
 from clop.bench import contestants as all_contestants
 from clop.bench.contestants import Contestant, check_sb3, started
 from clop.bench.flops import gflop_of
-from clop.bench.iteration import bare_times
+from clop.bench.iteration import Times, bare_times
 from clop.bench.train import Row, Settings, contestants, cost_of, measure, ratios
 from clop.errors import UsageError
 from clop.rl.build import build_learner
@@ -19,7 +19,8 @@ from clop.rl.settings import NetworkConfig
 
 
 def row(what, kind="clop", encoder="impala", processes=1, method="ppo", steps_per_second=100.0, **values):
-    return Row(what, kind, encoder, processes, method, steps_per_second, memory_gb=1.0, **values)
+    values = {"convolutions": "direct", "memory_gb": 1.0} | values
+    return Row(what, kind, encoder, processes, method, steps_per_second=steps_per_second, **values)
 
 
 def test_the_share_of_the_peak_is_what_the_steps_cost():
@@ -182,11 +183,13 @@ def test_all_learners_have_the_same_rollouts(monkeypatch):
     assert len({c.name for c in learners}) == len(learners)
     alone = [("bare", 1, 1, "ppo"), ("clop", 1, 1, "ppo")]
     ours = [*alone, ("bare", 4, 1, "ppo"), ("clop", 4, 1, "ppo"), ("clop", 4, 1, "clop")]
-    assert [(c.encoder, c.kind, c.processes, c.threads, c.method) for c in learners] == [
+    assert [(c.encoder, c.kind, c.processes, c.threads, c.method) for c in learners if c.convolutions == "direct"] == [
         *((encoder, *rest) for encoder in ("impala", "small", "nature") for rest in ours),
         ("impala", "sb3", 1, 4, "ppo"),
         ("nature", "sb3", 1, 4, "ppo"),
     ]
+    fewer = [c for c in learners if c.convolutions == "winograd"]
+    assert [(c.encoder, c.processes, c.config.network.convolutions) for c in fewer] == [("impala", 4, "winograd")]
     assert [c.kind for c in contestants(Settings(encoder="nature", without_sb3=True))] == [
         *("bare", "clop"),
         *("bare", "clop", "clop"),
@@ -213,10 +216,16 @@ def test_speeds_are_compared_with_named_baselines():
         row("small 2 clop", encoder="small", processes=2, method="clop", steps_per_second=600.0),
         row("impala 1", steps_per_second=60.0),
         row("impala 2", processes=2, steps_per_second=100.0),
+        row("impala 2 winograd", processes=2, steps_per_second=150.0, convolutions="winograd"),
         row("sb3", "sb3", steps_per_second=50.0),
         row("sb3 own", "sb3", "nature", steps_per_second=70.0),
     ]
-    assert ratios(rows) == {"small 2 / impala 2": 7.0, "impala 2 / sb3": 2.0, "small 2 / sb3": 14.0}
+    assert ratios(rows) == {
+        "small 2 / impala 2": 7.0,
+        "impala 2 / sb3": 2.0,
+        "impala 2 winograd / sb3": 3.0,
+        "small 2 / sb3": 14.0,
+    }
     rows.append(row("nature 2", encoder="nature", processes=2, steps_per_second=140.0))
     assert ratios(rows)["nature 2 / sb3 own"] == 2.0
 
@@ -225,7 +234,7 @@ class Stub:
     """All contestants, which report times that were agreed on."""
 
     def __init__(self, contestants):
-        self.running = {c.name: self for c in contestants}
+        self.running = {c.name: Timed(c) for c in contestants}
 
     def __enter__(self):
         return self.running
@@ -233,24 +242,56 @@ class Stub:
     def __exit__(self, *_):
         pass
 
+
+class Timed:
+    """Two bare processes take five eighths of the time of one; two of ours 1 s, all else 2 s."""
+
+    def __init__(self, contestant):
+        seconds = {("bare", 1): 1.6, ("bare", 2): 1.0, ("clop", 2): 1.0}.get((contestant.kind, contestant.processes), 2)
+        self.seconds = seconds
+
     def turn(self):
-        return {"seconds": 2.0, "env": 0.5, "act": 0.5, "learn": 1.0, "memory_gb": [0.5], "gflops": 10.0}
+        shares = {"env": self.seconds / 4, "act": self.seconds / 4, "learn": self.seconds / 2}
+        return {"seconds": self.seconds, **shares, "memory_gb": [0.5], "gflops": 10.0}
 
 
 def test_each_learner_is_held_against_its_own_encoder(monkeypatch):
+    """And against bare passes in as many processes, and as many times those in one."""
     monkeypatch.setattr("clop.bench.train.started", Stub)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
     rows = measure(Settings(encoder="small,nature", rounds=2, num_steps=4))
     costs = {}
     for r in rows:
         assert (r.env_share, r.act_share, r.learn_share) == (0.25, 0.25, 0.5)
-        assert r.steps_per_second == 128
         if r.kind == "sb3":
             assert (r.gflop_per_step, r.share_of_peak, r.share_of_bare, r.share_of_lone) == (None,) * 4
-        else:
-            assert (r.share_of_bare, r.share_of_lone) == (1, 1 / r.processes)
-            costs.setdefault(r.encoder, set()).add(r.gflop_per_step)
+            continue
+        expected = {("bare", 1): (1, 1), ("clop", 1): (0.8, 0.8), ("bare", 2): (1, 0.8), ("clop", 2): (1, 0.8)}
+        assert (r.share_of_bare, r.share_of_lone) == pytest.approx(expected[r.kind, r.processes])
+        costs.setdefault(r.encoder, set()).add(r.gflop_per_step)
     assert {encoder: len(found) for encoder, found in costs.items()} == {"small": 1, "nature": 1}
     assert min(costs["nature"]) > 1.5 * max(costs["small"])
+
+
+class TwoWorkers:
+    """This process, the first of two, of which the other takes longer."""
+
+    is_first, size = True, 2
+
+    def broadcast(self, value):
+        return value
+
+    def gather(self, value):
+        return [value, value._replace(learn=9.0) if isinstance(value, Times) else value]
+
+
+def test_a_turn_is_over_when_the_last_process_has_done_its_share(monkeypatch):
+    monkeypatch.setattr("clop.distributed.Workers", TwoWorkers)
+    monkeypatch.setattr("clop.rl.build.build_learner", lambda config, workers: None)
+    monkeypatch.setattr("clop.bench.iteration.bare_times", lambda learner: Times(1.0, 2.0, 3.0))
+    turns = []
+    all_contestants._clop_process(Contestant("bare", "bare", processes=2), lambda turn: turns.append(turn()))
+    assert (turns[0]["seconds"], turns[0]["learn"]) == (12.0, 9.0)
 
 
 @pytest.mark.parametrize(

@@ -32,13 +32,19 @@ class Contestant:
     num_steps: int = 256
     """Steps of a rollout in each of the 64 envs."""
     game: str = "starpilot"
+    convolutions: str = "direct"
 
     @property
     def config(self) -> "TrainConfig":
         """The run whose rollouts and updates it makes."""
         from clop.rl.config import TrainConfig
 
-        changes = {"ppo.num_steps": self.num_steps, "network.encoder": self.encoder, "processes": self.processes}
+        changes = {
+            "ppo.num_steps": self.num_steps,
+            "network.encoder": self.encoder,
+            "network.convolutions": self.convolutions,
+            "processes": self.processes,
+        }
         return TrainConfig.preset("procgen-easy", self.game, self.method, **changes)
 
 

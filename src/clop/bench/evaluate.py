@@ -28,7 +28,7 @@ from clop.rl.ppo import Learner
 from clop.rl.protocols import EvalConfig
 
 DESCRIPTION = (
-    "Time an evaluation of an agent on unseen levels in turns: by clop-v1 with torch's own layers and "
+    "Time an evaluation of an agent on unseen levels in turns: by clop-v1 with torch's own convolutions and "
     "with ours, and by clop-v2 on one process and on several, whose episodes are compared to the bit. Half an hour."
 )
 
@@ -60,7 +60,11 @@ class Way(NamedTuple):
     protocol: str
     processes: int
     layers: str
-    """``ours``, or ``torch's``: convolutions and pooling as PyTorch computes them."""
+    """``ours``, or ``torch's``: convolutions and pooling as PyTorch computes them; dense layers are ours in both."""
+
+    @property
+    def text(self) -> str:
+        return f"{self.protocol} in {self.processes} process{'es' * (self.processes > 1)}, {self.layers} layers"
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ def _on_game(game: str, settings: Settings, report: Report) -> tuple[list[Row], 
             results[way] = evaluate(agent, config.levels, asked, processes=way.processes)
             seconds[way].append(time.perf_counter() - start)
             shares[way].append(sum(agent.seconds) / seconds[way][-1])
-            report(f"{game}, turn {number + 1}: {' '.join(map(str, way))}, {seconds[way][-1]:.1f} s")
+            report(f"{game}, turn {number + 1}: {way.text}, {seconds[way][-1]:.1f} s")
     check_equal(results[alone], results[shared])
     frames = {way: int(results[way].rows.lengths.sum()) for way in ways}
 

@@ -77,10 +77,11 @@ class Row:
 
     what: str
     kind: str
-    """As in :class:`~clop.bench.contestants.Contestant`, like the next three."""
+    """As in :class:`~clop.bench.contestants.Contestant`, like the next four."""
     encoder: str
     processes: int
     method: str
+    convolutions: str
     steps_per_second: float
     memory_gb: float
     """The most it used, all processes together."""
@@ -166,19 +167,23 @@ def _percent(share: float | None) -> str:
 def ratios(rows: Sequence[Row]) -> dict[str, float]:
     """Speeds of plain PPO in most processes over those of named baselines, as far as both took part."""
     fastest = {
-        (row.kind, row.encoder): row for row in sorted(rows, key=lambda row: row.processes) if row.method == "ppo"
+        (row.kind, row.encoder, row.convolutions): row
+        for row in sorted(rows, key=lambda row: row.processes)
+        if row.method == "ppo"
     }
+    ours = {encoder: ("clop", encoder, "direct") for encoder in ("impala", "small", "nature")}
+    theirs = {encoder: ("sb3", encoder, "direct") for encoder in ("impala", "nature")}
     pairs = [
-        (("clop", "small"), ("clop", "impala")),
-        (("clop", "impala"), ("sb3", "impala")),
-        (("clop", "small"), ("sb3", "impala")),
-        (("clop", "nature"), ("sb3", "nature")),
+        (ours["small"], ours["impala"]),
+        (ours["impala"], theirs["impala"]),
+        (("clop", "impala", "winograd"), theirs["impala"]),
+        (ours["small"], theirs["impala"]),
+        (ours["nature"], theirs["nature"]),
     ]
     return {
-        f"{fastest[ours].what} / {fastest[other].what}": fastest[ours].steps_per_second
-        / fastest[other].steps_per_second
-        for ours, other in pairs
-        if ours in fastest and other in fastest
+        f"{fastest[own].what} / {fastest[other].what}": fastest[own].steps_per_second / fastest[other].steps_per_second
+        for own, other in pairs
+        if own in fastest and other in fastest
     }
 
 
@@ -197,6 +202,9 @@ def contestants(settings: Settings) -> list[Contestant]:
             learners.append(Contestant(f"bare {encoder}, {together}", "bare", processes=cores, **ours))
             learners.append(Contestant(f"clop {encoder}, {together}", processes=cores, **ours))
         learners.append(Contestant(f"clop {encoder}, {together}, method clop", processes=cores, method="clop", **ours))
+        if encoder == "impala":  # which has many convolutions that go that way
+            name = f"clop {encoder}, {together}, winograd"
+            learners.append(Contestant(name, processes=cores, convolutions="winograd", **ours))
     if not settings.without_sb3:
         threads = f"{cores} threads" if cores > 1 else "1 thread"
         learners.append(Contestant(f"Stable-Baselines3 impala, {threads}", "sb3", threads=cores, **shared))
@@ -234,7 +242,8 @@ def _row(
     c = contestant
     speed, memory = _speed(c, turns), max(sum(turn["memory_gb"]) for turn in turns)
     row = Row(
-        c.name, c.kind, c.encoder, c.processes, c.method, speed, memory, share("env"), share("act"), share("learn")
+        *(c.name, c.kind, c.encoder, c.processes, c.method, c.convolutions, speed, memory),
+        *map(share, ("env", "act", "learn")),
     )
     if c.kind == "sb3":
         return row

@@ -307,7 +307,8 @@ def evaluate_run(
     folder: RunFolder, config: TrainConfig, agent: Agent, evaluation: EvalConfig, processes: int = 1
 ) -> tuple[Evaluation, Path]:
     """Evaluate an agent and keep the episodes in the run's folder; an evaluation that is there already is replaced by
-    the same numbers, since protocol, split, number, seed and steps are in its name and decide them on one device."""
+    the same numbers, since protocol, split, number, seed and steps are in its name and decide them on one
+    machine and in one version of clop; others may add in another order."""
     title = f"{config.game}, {evaluation.split} levels, {evaluation.name}"
     with Progress(title, evaluation.total, "episodes") as progress:
         trained = split_levels(config, evaluation.split)

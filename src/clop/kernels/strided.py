@@ -150,8 +150,8 @@ def _convolve_all(
     for n in range(count):
         kept = min(n, len(first) - 1)
         if n == kept:
-            _clear_border(first[n])
-            _clear_border(second[n])
+            clear_border(first[n])
+            clear_border(second[n])
         fill(image, x, n)
         one, two = first[kept], second[kept]
         _convolve(
@@ -164,7 +164,8 @@ def _convolve_all(
 
 
 @jit
-def _clear_border(image: Any) -> None:
+def clear_border(image: Any) -> None:
+    """Zeros around an image."""
     image[0], image[-1], image[:, 0], image[:, -1] = 0, 0, 0, 0
 
 

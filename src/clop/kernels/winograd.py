@@ -1,41 +1,35 @@
-"""Convolutions of 3×3 windows with fewer products, for agents that act and do not learn.
+"""Convolutions of 3×3 windows with fewer products, there and back.
 
 By Winograd's algorithm (Lavin and Gray, 2016) two by two results take sixteen products a channel instead of 36. The
-sums are not torch's to the bit, though as exact; so an update never sees them, and neither does a rollout, whose
-probabilities an update compares with its own. Layers go this way only inside :func:`fewer_products`, and where no
-gradient is wanted.
+sums are not torch's to the bit, though as exact; so layers go this way only inside :func:`fewer_products`.
 
-An image goes through both convolutions of a residual pair while it is in the cache, and what comes out does not depend
-on the images beside it.
+An image goes through both convolutions of a residual pair, or through a convolution and its pool, while it is in the
+cache, and its gradient back. What comes out does not depend on the images beside it. One thread of a CPU with AVX-512
+computes here, for maps of even size whose channels fill vectors; all else is left to torch.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clop.kernels.jit import jit
 from clop.kernels.layers import plain, watched
-from clop.kernels.pool import MaxPool, empty_maps, fits, pool, rows_of
-from clop.kernels.vectors import LANES, copy, has_feature
-from clop.kernels.winograd_sums import (
-    POINTS,
-    TILES,
-    from_points,
-    products_narrow,
-    products_wide,
-    rectify,
-    to_points,
-    weights_to_points,
-)
+from clop.kernels.pool import MaxPool, empty_maps, fits, gradient_of, rows_of
+from clop.kernels.vectors import LANES, has_feature
+from clop.kernels.winograd_loops import pairs, pairs_back, pooled, pooled_back
+from clop.kernels.winograd_sums import POINTS
+
+_TRANSFORM = torch.tensor([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+"""Three weights to four points."""
 
 
 class _Wanted(threading.local):
-    here = False
+    now = False
 
 
 _wanted = _Wanted()
@@ -43,13 +37,12 @@ _wanted = _Wanted()
 
 @contextmanager
 def fewer_products() -> Iterator[None]:
-    """Where sums may be others than torch's."""
-    before = _wanted.here
-    _wanted.here = True
+    """In here, sums may be others than torch's."""
+    before, _wanted.now = _wanted.now, True
     try:
         yield
     finally:
-        _wanted.here = before
+        _wanted.now = before
 
 
 def residual(first: nn.Module, second: nn.Module, x: Tensor, skip_relu: bool) -> Tensor | None:
@@ -57,9 +50,10 @@ def residual(first: nn.Module, second: nn.Module, x: Tensor, skip_relu: bool) ->
     layers = _layers(x, first, second)
     if layers is None or len(layers[1].weight) != x.shape[1]:
         return None
-    y = empty_maps(tuple(x.shape))
-    _residuals(rows_of(x), *_numbers(layers[0]), *_numbers(layers[1]), rows_of(y), skip_relu)
-    return y
+    numbers = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
+    if _learns(x, *numbers):
+        return _residual(x, *numbers, skip_relu)
+    return _through_pairs(x, numbers, skip_relu, kept=1)[0]
 
 
 def convolve_and_pool(convolution: nn.Module, pooling: nn.Module, x: Tensor) -> Tensor | None:
@@ -67,16 +61,17 @@ def convolve_and_pool(convolution: nn.Module, pooling: nn.Module, x: Tensor) -> 
     layers = _layers(x, convolution) if type(pooling) is MaxPool and not watched(pooling) else None
     if layers is None:
         return None
-    count, _, height, width = x.shape
-    shape = count, len(layers[0].weight), height // 2, width // 2
-    y, places = empty_maps(shape), empty_maps((1, *shape[1:]), torch.uint8)
-    _convolve_and_pool_all(rows_of(x), *_numbers(layers[0]), rows_of(y), rows_of(places))
-    return y
+    numbers = layers[0].weight, layers[0].bias
+    return _pooled(x, *numbers) if _learns(x, *numbers) else _through_pool(x, *numbers, kept=1)[0]
+
+
+def _learns(*tensors: Tensor | None) -> bool:
+    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
 
 def _layers(x: Tensor, *modules: nn.Module) -> list[nn.Conv2d] | None:
     """Convolutions that follow one another, if they may be computed here."""
-    if not _wanted.here or torch.is_grad_enabled() or not fits(x) or x.shape[2] % 2 or x.shape[3] % 2:
+    if not _wanted.now or not fits(x) or x.shape[2] % 2 or x.shape[3] % 2:
         return None
     # Exactly this type: a subclass, or a layer whose weights are computed, may do something else.
     layers = [layer for layer in modules if type(layer) is nn.Conv2d]
@@ -91,103 +86,132 @@ def _layers(x: Tensor, *modules: nn.Module) -> list[nn.Conv2d] | None:
     return layers if ours else None
 
 
-def _numbers(layer: nn.Conv2d) -> tuple[Any, Any]:
-    """Weights, (3, 3, inputs, outputs), and bias."""
-    assert layer.bias is not None
-    return layer.weight.detach().permute(2, 3, 1, 0).contiguous().numpy(), layer.bias.detach().contiguous().numpy()
+def _vectors(weight: Tensor) -> Any:
+    """Weights as (3, 3, inputs, outputs)."""
+    return weight.detach().permute(2, 3, 1, 0).contiguous().numpy()
 
 
-# ---- compiled ------------------------------------------------------------------------------------------------------
+def _vectors_back(weight: Tensor) -> Any:
+    """Weights of the convolution that a gradient goes back through: (3, 3, outputs, inputs), turned by half."""
+    return weight.detach().flip(2, 3).permute(2, 3, 0, 1).contiguous().numpy()
 
 
-@jit
-def _residuals(x: Any, weights1: Any, bias1: Any, weights2: Any, bias2: Any, y: Any, skip_relu: bool) -> None:
-    count, height, width, channels = x.shape
-    between = weights1.shape[3]
-    points1, points2 = _of_weights(weights1), _of_weights(weights2)
-    image = np.zeros((height + 2, width + 2, channels), np.float32)
-    middle = np.zeros((height + 2, width + 2, between), np.float32)
-    read = np.zeros(POINTS * TILES * max(channels, between), np.float32)
-    written = np.empty(POINTS * TILES * max(channels, between), np.float32)
-    line = width * channels
-    for n in range(count):
-        for i in range(height):
-            here, there = (n * height + i) * line, ((i + 1) * (width + 2) + 1) * channels
-            rectify(x, image, here, there, line)
-            if skip_relu:
-                rectify(x, y, here, here, line)
-            else:
-                copy(x, here, y, here, line)
-        inside = (width + 3) * between
-        _convolve(image, points1, bias1, middle, inside, width + 2, read, written, False, True)
-        _convolve(middle, points2, bias2, y, n * height * line, width, read, written, True, False)
+def _of_bias(bias: Tensor) -> Any:
+    return bias.detach().contiguous().numpy()
 
 
-@jit
-def _convolve_and_pool_all(x: Any, weights: Any, bias: Any, y: Any, places: Any) -> None:
-    count, height, width, channels = x.shape
-    outputs = weights.shape[3]
-    points = _of_weights(weights)
-    image = np.zeros((height + 2, width + 2, channels), np.float32)
-    convolved = np.empty((1, height, width, outputs), np.float32)
-    read = np.zeros(POINTS * TILES * channels, np.float32)
-    written = np.empty(POINTS * TILES * outputs, np.float32)
-    line = width * channels
-    for n in range(count):
-        for i in range(height):
-            copy(x, (n * height + i) * line, image, ((i + 1) * (width + 2) + 1) * channels, line)
-        _convolve(image, points, bias, convolved, 0, width, read, written, False, False)
-        pool(convolved, y[n : n + 1], places)
+def _totals(inputs: int, outputs: int) -> tuple[Any, Any]:
+    """Where gradients of weights, at the points, and of a bias are added up."""
+    return np.zeros((POINTS, inputs, outputs), np.float32), np.zeros(outputs, np.float32)
 
 
-@jit
-def _of_weights(weights: Any) -> Any:
-    """What tiles are multiplied by: at each point (inputs, outputs)."""
-    _, _, inputs, outputs = weights.shape
-    points = np.empty((POINTS, inputs, outputs), np.float32)
-    for place in range(0, inputs * outputs, LANES):
-        weights_to_points(weights, points, place, inputs * outputs, place, inputs * outputs)
-    return points
+def _gradients(totals: tuple[Any, Any]) -> list[Tensor]:
+    """Of a convolution's weight and bias."""
+    points, bias = map(torch.from_numpy, totals)
+    _, inputs, outputs = points.shape
+    rows = (_TRANSFORM.t() @ points.view(4, -1)).view(3, 4, -1)
+    weight = (_TRANSFORM.t() @ rows).view(3, 3, inputs, outputs)
+    return [weight.permute(3, 2, 0, 1).contiguous(), bias]
 
 
-@jit
-def _convolve(
-    image: Any,
-    points: Any,
-    bias: Any,
-    y: Any,
-    first: int,
-    across: int,
-    read: Any,
-    written: Any,
-    added: bool,
-    rectified: bool,
-) -> None:
-    """One image with its border, to lines of ``y`` that are ``across`` positions long, from the number ``first`` on."""
-    height, width, inputs = image.shape
-    rows, columns, outputs = height // 2 - 1, width // 2 - 1, points.shape[2]
-    for start in range(0, rows * columns, TILES):
-        count = min(TILES, rows * columns - start)
-        for tile in range(count):
-            i, j = (start + tile) // columns, (start + tile) % columns
-            window = 2 * (i * width + j) * inputs
-            for c in range(0, inputs, LANES):
-                to_points(image, read, window + c, width * inputs, inputs, tile * inputs + c, TILES * inputs)
-        for point in range(POINTS):
-            here, there, weight = point * TILES * inputs, point * TILES * outputs, point * inputs * outputs
-            c = 0
-            while c + 2 * LANES <= outputs:
-                half = TILES // 2
-                products_wide(read, points, written, here, inputs, weight + c, outputs, there + c)
-                products_wide(
-                    read, points, written, here + half * inputs, inputs, weight + c, outputs, there + half * outputs + c
-                )
-                c += 2 * LANES
-            if c < outputs:
-                products_narrow(read, points, written, here, inputs, weight + c, outputs, there + c)
-        for tile in range(count):
-            i, j = (start + tile) // columns, (start + tile) % columns
-            result = first + 2 * (i * across + j) * outputs
-            for c in range(0, outputs, LANES):
-                place, size = tile * outputs + c, TILES * outputs
-                from_points(written, bias, y, place, size, c, result + c, across * outputs, outputs, added, rectified)
+# ---- a residual pair -----------------------------------------------------------------------------------------------
+
+
+def _through_pairs(x: Tensor, numbers: Sequence[Any], skip_relu: bool, kept: int) -> tuple[Tensor, Tensor]:
+    """The result, and the maps between of so many images, rectified, with a border of zeros and channels innermost."""
+    weight1, bias1, weight2, bias2 = numbers
+    _, _, height, width = x.shape
+    y = empty_maps(tuple(x.shape))
+    between = torch.empty(kept, height + 2, width + 2, len(weight1), dtype=torch.float32, device="cpu")
+    given = _vectors(weight1), _of_bias(bias1), _vectors(weight2), _of_bias(bias2)
+    pairs(rows_of(x), *given, between.numpy(), rows_of(y), skip_relu)
+    return y, between
+
+
+class _Residual(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor, skip_relu: bool
+    ) -> Tensor:
+        numbers = weight1, bias1, weight2, bias2
+        y, between = _through_pairs(x, numbers, skip_relu, kept=len(x))
+        ctx.save_for_backward(x, *numbers, between)
+        ctx.skip_relu = skip_relu
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, *numbers, between = ctx.saved_tensors
+        # Whoever keeps saved tensors, on another device for instance, may give them back in another layout.
+        x, gradient = (each.contiguous(memory_format=torch.channels_last) for each in (x, gradient))
+        if torch.is_grad_enabled() or not fits(gradient):  # to be differentiated again, or by somebody who looks on
+            return (*_plain_gradients(_plain_pair, x, numbers, ctx, gradient, ctx.skip_relu), None)
+        back = empty_maps(tuple(x.shape))
+        totals = [_totals(*weight.shape[1::-1]) for weight in numbers[::2]]
+        turned = [_vectors_back(weight) for weight in numbers[::2]]
+        between = between.detach().contiguous().numpy()
+        pairs_back(
+            rows_of(x), between, rows_of(gradient), *turned, rows_of(back), *totals[0], *totals[1], ctx.skip_relu
+        )
+        return (back, *_gradients(totals[0]), *_gradients(totals[1]), None)
+
+
+_residual: Callable[..., Tensor] = _Residual.apply
+
+
+def _plain_pair(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor, skip_relu: bool) -> Tensor:
+    rectified = x.relu()
+    between = F.conv2d(rectified, weight1, bias1, padding=1).relu()
+    return (rectified if skip_relu else x) + F.conv2d(between, weight2, bias2, padding=1)
+
+
+def _plain_gradients(
+    function: Callable[..., Tensor], x: Tensor, numbers: Sequence[Tensor], ctx: Any, gradient: Tensor, *settings: Any
+) -> list[Tensor | None]:
+    """Torch's own, of a function of maps and parameters, by way of its own layers."""
+    again = torch.is_grad_enabled()
+    inputs = [x, *numbers] if again else [each.detach().requires_grad_() for each in (x, *numbers)]
+    wanted = ctx.needs_input_grad[: len(inputs)]
+    with torch.enable_grad():
+        y = function(*inputs, *settings)
+    learning = [each for each, needed in zip(inputs, wanted, strict=True) if needed]
+    found = iter(torch.autograd.grad(y, learning, gradient, create_graph=again))
+    return [next(found) if needed else None for needed in wanted]
+
+
+# ---- a convolution and its pool ------------------------------------------------------------------------------------
+
+
+def _through_pool(x: Tensor, weight: Tensor, bias: Any, kept: int) -> tuple[Tensor, Tensor]:
+    """The result, and where in its window each number was, of so many images."""
+    count, _, height, width = x.shape
+    shape = len(weight), height // 2, width // 2
+    y, places = empty_maps((count, *shape)), empty_maps((kept, *shape), torch.uint8)
+    pooled(rows_of(x), _vectors(weight), _of_bias(bias), rows_of(y), rows_of(places))
+    return y, places
+
+
+class _Pooled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        y, places = _through_pool(x, weight, bias, kept=len(x))
+        ctx.save_for_backward(x, weight, bias, places)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, bias, places = ctx.saved_tensors
+        x, places, gradient = (each.contiguous(memory_format=torch.channels_last) for each in (x, places, gradient))
+        if torch.is_grad_enabled() or not fits(gradient):
+            convolved = gradient_of(gradient, places, tuple(x.shape[2:]))
+            return tuple(_plain_gradients(_plain_convolution, x, (weight, bias), ctx, convolved))
+        back, totals = empty_maps(tuple(x.shape)), _totals(*weight.shape[1::-1])
+        pooled_back(rows_of(x), rows_of(gradient), rows_of(places), _vectors_back(weight), rows_of(back), *totals)
+        return (back, *_gradients(totals))
+
+
+_pooled: Callable[..., Tensor] = _Pooled.apply
+
+
+def _plain_convolution(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return F.conv2d(x, weight, bias, padding=1)

@@ -23,6 +23,17 @@ def _both_ways(transform: Any, numbers: list[list[Any]]) -> list[list[Any]]:
     return [transform(list(row)) for row in zip(*columns, strict=True)]
 
 
+def _place(builder: Any, first: Any, line: Any, i: int, step: Any, j: int) -> Any:
+    return builder.add(first, builder.add(builder.mul(line, INT(i)), builder.mul(step, INT(j))))
+
+
+def _store_points(vectors: Vectors, numbers: list[list[Any]], first: Any, size: Any) -> None:
+    """Sixteen vectors of a tile to the array of the points, ``size`` apart."""
+    for point in range(POINTS):
+        place = vectors.builder.add(first, vectors.builder.mul(size, INT(point)))
+        vectors.store(numbers[point // 4][point % 4], 1, place)
+
+
 @compiler_function
 def to_points(
     typing_context: Any, image: Any, points: Any, first: Any, line: Any, step: Any, tile: Any, size: Any
@@ -41,17 +52,8 @@ def to_points(
                 builder.fsub(x[1], x[3]),
             ]
 
-        numbers = [
-            [
-                vectors.load(0, builder.add(first, builder.add(builder.mul(line, INT(i)), builder.mul(step, INT(j)))))
-                for j in range(4)
-            ]
-            for i in range(4)
-        ]
-        transformed = _both_ways(transform, numbers)
-        for i in range(4):
-            for j in range(4):
-                vectors.store(transformed[i][j], 1, builder.add(tile, builder.mul(size, INT(4 * i + j))))
+        numbers = [[vectors.load(0, _place(builder, first, line, i, step, j)) for j in range(4)] for i in range(4)]
+        _store_points(vectors, _both_ways(transform, numbers), tile, size)
         return context.get_dummy_value()
 
     return types.void(image, points, *[types.int64] * 5), generate
@@ -77,13 +79,9 @@ def weights_to_points(
                 x[2],
             ]
 
-        numbers = [
-            [vectors.load(0, builder.add(first, builder.mul(step, INT(3 * i + j)))) for j in range(3)] for i in range(3)
-        ]
-        transformed = _both_ways(transform, numbers)
-        for i in range(4):
-            for j in range(4):
-                vectors.store(transformed[i][j], 1, builder.add(place, builder.mul(size, INT(4 * i + j))))
+        row = builder.mul(step, INT(3))
+        numbers = [[vectors.load(0, _place(builder, first, row, i, step, j)) for j in range(3)] for i in range(3)]
+        _store_points(vectors, _both_ways(transform, numbers), place, size)
         return context.get_dummy_value()
 
     return types.void(weights, points, *[types.int64] * 4), generate
@@ -114,14 +112,13 @@ def from_points(
         def transform(x: list[Any]) -> list[Any]:
             return [builder.fadd(builder.fadd(x[0], x[1]), x[2]), builder.fsub(builder.fsub(x[1], x[2]), x[3])]
 
-        numbers = [
-            [vectors.load(0, builder.add(tile, builder.mul(size, INT(4 * i + j)))) for j in range(4)] for i in range(4)
-        ]
+        row = builder.mul(size, INT(4))
+        numbers = [[vectors.load(0, _place(builder, tile, row, i, size, j)) for j in range(4)] for i in range(4)]
         transformed = _both_ways(transform, numbers)
         offset = vectors.load(1, channel)
         for i in range(2):
             for j in range(2):
-                place = builder.add(first, builder.add(builder.mul(line, INT(i)), builder.mul(step, INT(j))))
+                place = _place(builder, first, line, i, step, j)
                 total = builder.fadd(transformed[i][j], offset)
                 below = builder.fcmp_ordered("<=", total, nothing)
                 total = builder.select(rectified, builder.select(below, nothing, total), total)
@@ -189,3 +186,68 @@ def _products(tiles: int, wide: int) -> Any:
 
 
 products_narrow, products_wide = _products(TILES, 1), _products(TILES // 2, 2)
+
+
+def _adding_products(inputs: int, wide: int) -> Any:
+    """The products of so many channels with so many vectors of a gradient, of ``count`` tiles at one point."""
+
+    def add_products(
+        typing_context: Any,
+        read: Any,
+        written: Any,
+        totals: Any,
+        first: Any,
+        across: Any,
+        place: Any,
+        outputs: Any,
+        result: Any,
+        count: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            vectors = Vectors(context, builder, signature, arguments)
+            *_, first, across, place, outputs, result, count = arguments
+            places = {
+                (k, c): builder.add(result, builder.add(builder.mul(outputs, INT(k)), INT(c * LANES)))
+                for k in range(inputs)
+                for c in range(wide)
+            }
+            sums = {key: cgutils.alloca_once_value(builder, vectors.load(2, there)) for key, there in places.items()}
+            with cgutils.for_range_slice(builder, INT(0), count, INT(1)) as (tile, _):
+                number, row = (builder.add(a, builder.mul(tile, b)) for a, b in ((first, across), (place, outputs)))
+                each = [vectors.load(1, builder.add(row, INT(c * LANES))) for c in range(wide)]
+                for k in range(inputs):
+                    repeated = vectors.repeated(vectors.number(0, builder.add(number, INT(k))))
+                    for c in range(wide):
+                        more = vectors.multiply_add(each[c], repeated, builder.load(sums[k, c]))
+                        builder.store(more, sums[k, c])
+            for key, there in places.items():
+                vectors.store(builder.load(sums[key]), 2, there)
+            return context.get_dummy_value()
+
+        return types.void(read, written, totals, *[types.int64] * 6), generate
+
+    return compiler_function(add_products)
+
+
+add_products_narrow, add_products_wide = _adding_products(LANES, 1), _adding_products(LANES // 2, 2)
+
+
+@compiler_function
+def gradient_to_points(
+    typing_context: Any, gradient: Any, points: Any, first: Any, line: Any, step: Any, tile: Any, size: Any
+) -> Any:
+    """What the gradient of a tile, two by two vectors at ``first``, is at the points; see :func:`to_points`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vectors = Vectors(context, builder, signature, arguments)
+        *_, first, line, step, tile, size = arguments
+        nothing = ir.Constant(FLOATS, None)
+
+        def transform(x: list[Any]) -> list[Any]:
+            return [x[0], builder.fadd(x[0], x[1]), builder.fsub(x[0], x[1]), builder.fsub(nothing, x[1])]
+
+        numbers = [[vectors.load(0, _place(builder, first, line, i, step, j)) for j in range(2)] for i in range(2)]
+        _store_points(vectors, _both_ways(transform, numbers), tile, size)
+        return context.get_dummy_value()
+
+    return types.void(gradient, points, *[types.int64] * 5), generate

@@ -47,6 +47,7 @@ class Agent:
 
     def __call__(self, obs: Tensor) -> Output:
         """Policy and value on uint8 frames (E, H, W, C), on the CPU; to be called inside :meth:`playing`."""
+        # Nobody learns from what is said here, so it need not be said by the sums of an update.
         with torch.no_grad(), fewer_products():
             return self.method.act(obs.to(self.ctx.device), "eval", self.ctx).cpu()
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clop.kernels.dense import Linear
+from clop.kernels.winograd import fewer_products
 from clop.rl.encoders import find_encoder
 from clop.rl.encoders.base import Builder, Shape, Slots
 from clop.rl.envs.spec import EnvSpec
@@ -176,7 +177,8 @@ class Network(nn.Module):
 
         Actor and critic share the copy, and their gradients, added up, are copied back once.
         """
-        with self._precision(x):
+        fewer = fewer_products() if self.config.convolutions == "winograd" else nullcontext()
+        with self._precision(x), fewer:
             encoder_map: Tensor = encoder(x)
         if self.config.impoola:  # averaged over positions, it need not be copied
             return encoder_map

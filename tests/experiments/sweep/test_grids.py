@@ -121,21 +121,23 @@ def test_a_job_that_two_grids_have_is_run_once_and_two_totals_are_one_run():
 
 
 def test_titles_that_would_be_alike_name_what_differs():
-    """Fails when two grids have a method with another setting and a plan has one name for both, and when two totals
-    of one run are taken for two."""
+    """Fails when two grids have a method with another setting, or another total, and a plan has one name for both."""
     settings = {"total_timesteps": [4096, 8192]}
     grids = (
         AgentGrid(("maze",), ("ppo",), (0,), "quick", settings),
-        AgentGrid(("maze",), ("ppo", "clop"), (0,), "quick", settings | {"ppo.ent_coef": 0.0}),
+        AgentGrid(("maze",), ("ppo", "clop"), (0,), "quick", {"total_timesteps": 4096, "ppo.ent_coef": 0.0}),
+        AgentGrid(("maze",), ("clop",), (0,), "quick", {"total_timesteps": 8192, "ppo.ent_coef": 0.0}),
     )
     assert [job.title for job in Sweep("x", grids).jobs()] == [
-        "maze, ppo, total_timesteps 4096, seed 0, ppo.ent_coef 0.01",
-        "maze, ppo, total_timesteps 8192, seed 0, ppo.ent_coef 0.01",
-        "maze, ppo, total_timesteps 4096, seed 0, ppo.ent_coef 0.0",
-        "maze, clop, total_timesteps 4096, seed 0",
-        "maze, ppo, total_timesteps 8192, seed 0, ppo.ent_coef 0.0",
-        "maze, clop, total_timesteps 8192, seed 0",
+        "maze, ppo, total_timesteps 4096, seed 0",
+        "maze, ppo, total_timesteps 8192, seed 0",
+        "maze, ppo, seed 0",
+        "maze, clop, seed 0, total_timesteps 4096",
+        "maze, clop, seed 0, total_timesteps 8192",
     ]
+    named = AgentGrid(("maze",), ("ppo",), (0,), "quick"), AgentGrid(("maze",), ("ppo",), (0,), "quick", {"threads": 2})
+    titles = [job.title for job in Sweep("x", named).jobs()]
+    assert titles == ["maze, ppo, seed 0, threads 1", "maze, ppo, seed 0, threads 2"]
 
 
 def test_a_part_of_a_sweep_has_the_named_games_methods_and_seeds():

@@ -119,15 +119,15 @@ class Sweep:
 
 def _told_apart(jobs: list[Job]) -> list[Job]:
     """The same jobs; titles that would be alike, as of grids with one method and another setting, name what differs."""
-    alike: dict[str, dict[str, dict[str, Any]]] = {}
+    alike: dict[str, dict[tuple[str, int], dict[str, Any]]] = {}
     for job in jobs:
-        alike.setdefault(job.title, {})[job.id] = _flat(job.config)
+        alike.setdefault(job.title, {})[job.id, job.total] = _flat(job.config)
     told = []
     for job in jobs:
         others = alike[job.title].values()
         names = sorted({name for settings in others for name in settings})
         values = {name: [settings.get(name) for settings in others] for name in names}
-        own = alike[job.title][job.id]
+        own = alike[job.title][job.id, job.total]
         differing = [f"{name} {own.get(name)}" for name in names if any(v != values[name][0] for v in values[name])]
         told.append(replace(job, title=", ".join([job.title, *differing])))
     return told
