@@ -1,6 +1,7 @@
 """What one step of the learner does with a minibatch."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -137,6 +138,17 @@ def test_the_loss_is_the_sum_of_its_terms_with_their_coefficients(make_learner):
     assert logs["entropy"].item() == pytest.approx(math.log(15))
     expected = -batch.advantages.mean() + 0.5 * value_loss - 0.01 * math.log(15)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_the_value_may_change_as_it_likes_if_asked_to(make_learner):
+    """Half the squared error then, which is 0; clipped, the value is taken for -0.8."""
+    learner = fill(make_learner(small=True))
+    batch = learner.rollout.batch(torch.arange(16))
+    batch = batch.replace(values=torch.full((16,), -1.0), returns=torch.zeros(16))  # as the network now says
+    phase = Phase("ppo", "all", 1, 1, 1.0, 0.5, 0.01)
+    for clipped, expected in ((True, 0.5 * 0.8**2), (False, 0.0)):
+        learner.config = replace(learner.config, clip_vloss=clipped)
+        assert learner._loss(batch, phase, learner.context())[1]["value_loss"].item() == pytest.approx(expected)
 
 
 def test_what_is_logged_of_the_ratios_follows_its_definition(make_learner):

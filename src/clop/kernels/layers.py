@@ -1,4 +1,6 @@
-"""Which layers a kernel may compute in torch's place, one by itself or two in one pass."""
+"""Which layers a kernel may compute in torch's place, one by itself or two in one pass, and torch's own gradients."""
+
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -31,3 +33,18 @@ def plain(convolution: nn.Conv2d, inputs: int, stride: int) -> bool:
         and weight.dtype == bias.dtype == torch.float32
         and not torch.is_autocast_enabled("cpu")
     )
+
+
+def gradients_by_torch(
+    function: Callable[..., Tensor], inputs: Sequence[Tensor], wanted: Sequence[bool], gradient: Tensor
+) -> list[Tensor | None]:
+    """Of what a function makes of its inputs, where a kernel's own would not do: to be differentiated again, or for
+    somebody who looks on."""
+    again = torch.is_grad_enabled()
+    if not again:
+        inputs = [each.detach().requires_grad_() for each in inputs]
+    with torch.enable_grad():
+        y = function(*inputs)
+    learning = [each for each, needed in zip(inputs, wanted, strict=True) if needed]
+    found = iter(torch.autograd.grad(y, learning, gradient, create_graph=again))
+    return [next(found) if needed else None for needed in wanted]

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clop.kernels.jit import jit
-from clop.kernels.layers import plain, watched
+from clop.kernels.layers import gradients_by_torch, plain, watched
 from clop.kernels.pool import empty_maps, fits, rows_of
 from clop.kernels.stem import COLOURS, bordered, fill, sums_of_row
 from clop.kernels.strided_sums import (
@@ -98,7 +98,7 @@ class _Convolve(torch.autograd.Function):
         between = [each.detach().contiguous().numpy() for each in ctx.saved_tensors[7:]]
         gradient, x = (each.contiguous(memory_format=torch.channels_last) for each in (gradient, x))
         if torch.is_grad_enabled() or not fits(gradient):  # to be differentiated again, or by somebody who looks on
-            return None, *_plain_gradients(x, parameters, ctx.needs_input_grad[1:], gradient)
+            return tuple(gradients_by_torch(_by_torch, (x, *parameters), ctx.needs_input_grad, gradient))
         totals = [np.zeros((9 * a + 1, b), np.float32) for a, b in pairwise(CHANNELS)]
         vectors = [weight.detach().permute(2, 3, 0, 1).contiguous().numpy() for weight in parameters[2::2]]
         _correlate_all(rows_of(x), *between, rows_of(gradient), *vectors, *totals)
@@ -112,20 +112,11 @@ class _Convolve(torch.autograd.Function):
 _apply: Callable[..., Tensor] = _Convolve.apply
 
 
-def _plain_gradients(
-    x: Tensor, parameters: Sequence[Tensor], wanted: Sequence[bool], gradient: Tensor
-) -> list[Tensor | None]:
-    """Torch's own, by way of its own layers."""
-    again = torch.is_grad_enabled()
-    if not again:
-        parameters = [parameter.detach().requires_grad_() for parameter in parameters]
-    with torch.enable_grad():
-        y = x
-        for weight, bias in zip(parameters[::2], parameters[1::2], strict=True):
-            y = F.conv2d(x if y is x else y.relu(), weight, bias, stride=2, padding=1)
-    learning = [parameter for parameter, needed in zip(parameters, wanted, strict=True) if needed]
-    found = iter(torch.autograd.grad(y, learning, gradient, create_graph=again))
-    return [next(found) if needed else None for needed in wanted]
+def _by_torch(x: Tensor, *parameters: Tensor) -> Tensor:
+    y = x
+    for weight, bias in zip(parameters[::2], parameters[1::2], strict=True):
+        y = F.conv2d(x if y is x else y.relu(), weight, bias, stride=2, padding=1)
+    return y
 
 
 # ---- compiled ------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ computes here, for maps of even size whose channels fill vectors; all else is le
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clop.kernels.layers import plain, watched
+from clop.kernels.layers import gradients_by_torch, plain, watched
 from clop.kernels.pool import MaxPool, empty_maps, fits, gradient_of, rows_of
 from clop.kernels.vectors import LANES, has_feature
 from clop.kernels.winograd_loops import pairs, pairs_back, pooled, pooled_back
 from clop.kernels.winograd_sums import POINTS
 
-_TRANSFORM = torch.tensor([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+_TRANSFORM = torch.tensor([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]], dtype=torch.float32, device="cpu")
 """Three weights to four points."""
 
 
@@ -145,7 +146,8 @@ class _Residual(torch.autograd.Function):
         # Whoever keeps saved tensors, on another device for instance, may give them back in another layout.
         x, gradient = (each.contiguous(memory_format=torch.channels_last) for each in (x, gradient))
         if torch.is_grad_enabled() or not fits(gradient):  # to be differentiated again, or by somebody who looks on
-            return (*_plain_gradients(_plain_pair, x, numbers, ctx, gradient, ctx.skip_relu), None)
+            function = partial(_pair_by_torch, ctx.skip_relu)
+            return (*gradients_by_torch(function, (x, *numbers), ctx.needs_input_grad[:-1], gradient), None)
         back = empty_maps(tuple(x.shape))
         totals = [_totals(*weight.shape[1::-1]) for weight in numbers[::2]]
         turned = [_vectors_back(weight) for weight in numbers[::2]]
@@ -159,24 +161,12 @@ class _Residual(torch.autograd.Function):
 _residual: Callable[..., Tensor] = _Residual.apply
 
 
-def _plain_pair(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor, skip_relu: bool) -> Tensor:
+def _pair_by_torch(
+    skip_relu: bool, x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor
+) -> Tensor:
     rectified = x.relu()
     between = F.conv2d(rectified, weight1, bias1, padding=1).relu()
     return (rectified if skip_relu else x) + F.conv2d(between, weight2, bias2, padding=1)
-
-
-def _plain_gradients(
-    function: Callable[..., Tensor], x: Tensor, numbers: Sequence[Tensor], ctx: Any, gradient: Tensor, *settings: Any
-) -> list[Tensor | None]:
-    """Torch's own, of a function of maps and parameters, by way of its own layers."""
-    again = torch.is_grad_enabled()
-    inputs = [x, *numbers] if again else [each.detach().requires_grad_() for each in (x, *numbers)]
-    wanted = ctx.needs_input_grad[: len(inputs)]
-    with torch.enable_grad():
-        y = function(*inputs, *settings)
-    learning = [each for each, needed in zip(inputs, wanted, strict=True) if needed]
-    found = iter(torch.autograd.grad(y, learning, gradient, create_graph=again))
-    return [next(found) if needed else None for needed in wanted]
 
 
 # ---- a convolution and its pool ------------------------------------------------------------------------------------
@@ -204,7 +194,7 @@ class _Pooled(torch.autograd.Function):
         x, places, gradient = (each.contiguous(memory_format=torch.channels_last) for each in (x, places, gradient))
         if torch.is_grad_enabled() or not fits(gradient):
             convolved = gradient_of(gradient, places, tuple(x.shape[2:]))
-            return tuple(_plain_gradients(_plain_convolution, x, (weight, bias), ctx, convolved))
+            return tuple(gradients_by_torch(_convolution_by_torch, (x, weight, bias), ctx.needs_input_grad, convolved))
         back, totals = empty_maps(tuple(x.shape)), _totals(*weight.shape[1::-1])
         pooled_back(rows_of(x), rows_of(gradient), rows_of(places), _vectors_back(weight), rows_of(back), *totals)
         return (back, *_gradients(totals))
@@ -213,5 +203,5 @@ class _Pooled(torch.autograd.Function):
 _pooled: Callable[..., Tensor] = _Pooled.apply
 
 
-def _plain_convolution(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def _convolution_by_torch(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return F.conv2d(x, weight, bias, padding=1)

@@ -220,7 +220,8 @@ class Learner:
                 outside = ((change.exp() - 1).abs() > self.config.clip_coef).float().mean()
                 logs["clip_fraction"] = logs.get("clip_fraction", 0) + weight * outside
             if phase.vf_coef:
-                loss = clipped_value_loss(output.known_value, batch.values, batch.returns, self.config.clip_coef)
+                clip = self.config.clip_coef if self.config.clip_vloss else math.inf
+                loss = clipped_value_loss(output.known_value, batch.values, batch.returns, clip)
                 add("value_loss", weight, phase.vf_coef, loss)
             if phase.ent_coef:
                 add("entropy", weight, -phase.ent_coef, output.entropy().mean())

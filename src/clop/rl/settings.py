@@ -33,6 +33,8 @@ class PPOConfig:
     """Course of the learning rate; ``linear`` goes to 0 at the end of training."""
     clip_coef: float = 0.2
     """Clipping of the ratio, and of the value's change."""
+    clip_vloss: bool = True
+    """Whether the value's change is clipped too."""
     vf_coef: float = 0.5
     """Weight of the value loss."""
     ent_coef: float = 0.01
