@@ -61,7 +61,7 @@ def test_runs_of_one_scale_may_differ_in_game_seed_method_and_steps():
         config(seed=3),
         config(method="clop"),
         config(total_timesteps=7),
-        config(processes=2, threads=2, test_every=100, backend="envpool"),
+        config(processes=2, threads=2, test_every=100, backend="envpool", **{"network.convolutions": "winograd"}),
     ):
         assert settings.scale_key(same) == base
     for other in (config(num_levels=10), config(**{"ppo.gamma": 0.9}), config("procgen-easy")):

@@ -16,6 +16,7 @@ _FILE = Path(__file__).with_name("settings.json")
 NOT_SCALE = (
     *("game", "seed", "methods", "preset_name"),
     *("processes", "threads", "backend", "test_every", "test_episodes", "eval_episodes"),
+    "network.convolutions",
 )
 """Settings that do not divide runs into scales: what is compared, and what changes no weight but by rounding and by
 who draws which number."""
