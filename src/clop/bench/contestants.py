@@ -33,6 +33,7 @@ class Contestant:
     """Steps of a rollout in each of the 64 envs."""
     game: str = "starpilot"
     convolutions: str = "direct"
+    """Of our network: ``direct`` or ``winograd``."""
 
     @property
     def config(self) -> "TrainConfig":

@@ -89,10 +89,10 @@ def bordered(height: int, width: int) -> Any:
 @jit
 def fill(bordered: Any, x: Any, n: int) -> None:
     """Put the image of that number inside the border."""
-    _, height, width, _ = x.shape
-    line = COLOURS * width
+    _, height, width, channels = x.shape
+    line = channels * width
     for i in range(height):
-        copy(x, (n * height + i) * line, bordered, (i + 1) * bordered.shape[1] + COLOURS, line)
+        copy(x, (n * height + i) * line, bordered, ((i + 1) * (width + 2) + 1) * channels, line)
 
 
 @jit

@@ -6,6 +6,7 @@ import numpy as np
 
 from clop.kernels.jit import jit
 from clop.kernels.pool import pool, unpool
+from clop.kernels.stem import fill
 from clop.kernels.strided import clear_border
 from clop.kernels.strided_sums import clear
 from clop.kernels.vectors import LANES, copy
@@ -81,7 +82,7 @@ def pairs_back(
         for i in range(height):
             here, there = first + i * line, ((i + 1) * (width + 2) + 1) * channels
             rectify(x, image, here, there, line)
-            copy(gradient, here, behind, there, line)
+        fill(behind, gradient, n)
         _correlate(between[n], behind, totals2, of_bias2, read, written)
         _convolve(behind, points2, nothing, inner, (width + 3) * middle, width + 2, read, written, False, False)
         clear(between[n], inner, 0, 0, inner.size)  # its border is zero already
@@ -107,7 +108,7 @@ def pooled(x: Any, weights: Any, bias: Any, y: Any, places: Any) -> None:
     read, written = _room(channels, outputs), _room(channels, outputs)
     for n in range(count):
         kept = min(n, len(places) - 1)
-        _fill(image, x, n)
+        fill(image, x, n)
         _convolve(image, points, bias, convolved, 0, width, read, written, False, False)
         pool(convolved, y[n : n + 1], places[kept : kept + 1])
 
@@ -124,9 +125,9 @@ def pooled_back(x: Any, gradient: Any, places: Any, turned: Any, back: Any, tota
     nothing = np.zeros(channels, np.float32)
     read, written = _room(channels, outputs), _room(channels, outputs)
     for n in range(count):
-        _fill(image, x, n)
+        fill(image, x, n)
         unpool(gradient[n : n + 1], places[n : n + 1], unpooled)
-        _fill(behind, unpooled, 0)
+        fill(behind, unpooled, 0)
         _correlate(image, behind, totals, of_bias, read, written)
         _convolve(behind, points, nothing, back, n * height * width * channels, width, read, written, False, False)
 
@@ -135,15 +136,6 @@ def pooled_back(x: Any, gradient: Any, places: Any, turned: Any, back: Any, tota
 def _room(channels: int, others: int) -> Any:
     """For all tiles that are computed together, at all points."""
     return np.zeros(POINTS * TILES * max(channels, others), np.float32)
-
-
-@jit
-def _fill(image: Any, x: Any, n: int) -> None:
-    """Put the image of that number inside the border."""
-    _, height, width, channels = x.shape
-    line = width * channels
-    for i in range(height):
-        copy(x, (n * height + i) * line, image, ((i + 1) * (width + 2) + 1) * channels, line)
 
 
 @jit
@@ -157,9 +149,9 @@ def _add(x: Any, y: Any, first: int, count: int) -> None:
 def _of_weights(weights: Any) -> Any:
     """What tiles are multiplied by: at each point (inputs, outputs)."""
     _, _, inputs, outputs = weights.shape
-    points = np.empty((POINTS, inputs, outputs), np.float32)
-    for place in range(0, inputs * outputs, LANES):
-        weights_to_points(weights, points, place, inputs * outputs, place, inputs * outputs)
+    points, size = np.empty((POINTS, inputs, outputs), np.float32), inputs * outputs
+    for place in range(0, size, LANES):
+        weights_to_points(weights, points, place, 3 * size, size, place, size)
     return points
 
 

@@ -3,6 +3,8 @@
 A tile is two by two positions of a result; sixteen numbers of what is read, four by four, decide it.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -27,64 +29,49 @@ def _place(builder: Any, first: Any, line: Any, i: int, step: Any, j: int) -> An
     return builder.add(first, builder.add(builder.mul(line, INT(i)), builder.mul(step, INT(j))))
 
 
-def _store_points(vectors: Vectors, numbers: list[list[Any]], first: Any, size: Any) -> None:
-    """Sixteen vectors of a tile to the array of the points, ``size`` apart."""
-    for point in range(POINTS):
-        place = vectors.builder.add(first, vectors.builder.mul(size, INT(point)))
-        vectors.store(numbers[point // 4][point % 4], 1, place)
+def _to_points(width: int, transform: Callable[[Any, list[Any]], list[Any]]) -> Any:
+    """So many by so many vectors at ``first``, ``line`` and ``step`` apart, to a tile's points, ``size`` apart."""
 
-
-@compiler_function
-def to_points(
-    typing_context: Any, image: Any, points: Any, first: Any, line: Any, step: Any, tile: Any, size: Any
-) -> Any:
-    """What four by four vectors at ``first`` are to a tile's products: vectors at ``tile``, ``size`` apart."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors = Vectors(context, builder, signature, arguments)
-        *_, first, line, step, tile, size = arguments
-
-        def transform(x: list[Any]) -> list[Any]:
-            return [
-                builder.fsub(x[0], x[2]),
-                builder.fadd(x[1], x[2]),
-                builder.fsub(x[2], x[1]),
-                builder.fsub(x[1], x[3]),
+    def to_points(
+        typing_context: Any, source: Any, points: Any, first: Any, line: Any, step: Any, tile: Any, size: Any
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            vectors = Vectors(context, builder, signature, arguments)
+            *_, first, line, step, tile, size = arguments
+            numbers = [
+                [vectors.load(0, _place(builder, first, line, i, step, j)) for j in range(width)] for i in range(width)
             ]
+            transformed = _both_ways(partial(transform, builder), numbers)
+            for point in range(POINTS):
+                place = builder.add(tile, builder.mul(size, INT(point)))
+                vectors.store(transformed[point // 4][point % 4], 1, place)
+            return context.get_dummy_value()
 
-        numbers = [[vectors.load(0, _place(builder, first, line, i, step, j)) for j in range(4)] for i in range(4)]
-        _store_points(vectors, _both_ways(transform, numbers), tile, size)
-        return context.get_dummy_value()
+        return types.void(source, points, *[types.int64] * 5), generate
 
-    return types.void(image, points, *[types.int64] * 5), generate
+    return compiler_function(to_points)
 
 
-@compiler_function
-def weights_to_points(
-    typing_context: Any, weights: Any, points: Any, first: Any, step: Any, place: Any, size: Any
-) -> Any:
-    """What three by three vectors of weights, ``step`` apart, are to a tile's products; the halves are in here."""
+def _of_numbers(builder: Any, x: list[Any]) -> list[Any]:
+    return [builder.fsub(x[0], x[2]), builder.fadd(x[1], x[2]), builder.fsub(x[2], x[1]), builder.fsub(x[1], x[3])]
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors = Vectors(context, builder, signature, arguments)
-        *_, first, step, place, size = arguments
-        half = ir.Constant(FLOATS, [0.5] * LANES)
 
-        def transform(x: list[Any]) -> list[Any]:
-            ends = builder.fadd(x[0], x[2])
-            return [
-                x[0],
-                builder.fmul(half, builder.fadd(ends, x[1])),
-                builder.fmul(half, builder.fsub(ends, x[1])),
-                x[2],
-            ]
+def _of_weights(builder: Any, x: list[Any]) -> list[Any]:
+    half, ends = ir.Constant(FLOATS, [0.5] * LANES), builder.fadd(x[0], x[2])
+    sums = builder.fadd(ends, x[1]), builder.fsub(ends, x[1])
+    return [x[0], *(builder.fmul(half, each) for each in sums), x[2]]
 
-        row = builder.mul(step, INT(3))
-        numbers = [[vectors.load(0, _place(builder, first, row, i, step, j)) for j in range(3)] for i in range(3)]
-        _store_points(vectors, _both_ways(transform, numbers), place, size)
-        return context.get_dummy_value()
 
-    return types.void(weights, points, *[types.int64] * 4), generate
+def _of_gradient(builder: Any, x: list[Any]) -> list[Any]:
+    nothing = ir.Constant(FLOATS, None)
+    return [x[0], builder.fadd(x[0], x[1]), builder.fsub(x[0], x[1]), builder.fsub(nothing, x[1])]
+
+
+to_points, weights_to_points, gradient_to_points = (
+    _to_points(4, _of_numbers),
+    _to_points(3, _of_weights),
+    _to_points(2, _of_gradient),
+)
 
 
 @compiler_function
@@ -230,24 +217,3 @@ def _adding_products(inputs: int, wide: int) -> Any:
 
 
 add_products_narrow, add_products_wide = _adding_products(LANES, 1), _adding_products(LANES // 2, 2)
-
-
-@compiler_function
-def gradient_to_points(
-    typing_context: Any, gradient: Any, points: Any, first: Any, line: Any, step: Any, tile: Any, size: Any
-) -> Any:
-    """What the gradient of a tile, two by two vectors at ``first``, is at the points; see :func:`to_points`."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors = Vectors(context, builder, signature, arguments)
-        *_, first, line, step, tile, size = arguments
-        nothing = ir.Constant(FLOATS, None)
-
-        def transform(x: list[Any]) -> list[Any]:
-            return [x[0], builder.fadd(x[0], x[1]), builder.fsub(x[0], x[1]), builder.fsub(nothing, x[1])]
-
-        numbers = [[vectors.load(0, _place(builder, first, line, i, step, j)) for j in range(2)] for i in range(2)]
-        _store_points(vectors, _both_ways(transform, numbers), tile, size)
-        return context.get_dummy_value()
-
-    return types.void(gradient, points, *[types.int64] * 5), generate
