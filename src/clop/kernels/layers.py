@@ -1,6 +1,7 @@
 """Which layers a kernel may compute in torch's place, one by itself or two in one pass, and torch's own gradients."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,14 @@ def plain(convolution: nn.Conv2d, inputs: int, stride: int) -> bool:
         and weight.dtype == bias.dtype == torch.float32
         and not torch.is_autocast_enabled("cpu")
     )
+
+
+def by_outputs(weight: Tensor) -> Any:
+    """Weights of a convolution as (3, 3, inputs, outputs).
+
+    A copy: often their channels are innermost too, and a view of them would be read in the wrong order.
+    """
+    return weight.detach().permute(2, 3, 1, 0).contiguous().numpy()
 
 
 def gradients_by_torch(

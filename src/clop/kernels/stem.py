@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
 from clop.kernels.jit import jit
-from clop.kernels.layers import plain, watched
+from clop.kernels.layers import by_outputs, plain, watched
 from clop.kernels.pool import MaxPool, empty_maps, fits, gradient_of, pool, rows_of, unpool
 from clop.kernels.vectors import FLOATS, INT, LANES, Vectors, compiler_function, copy, has_feature
 
@@ -54,8 +54,7 @@ class _ConvolveAndPool(torch.autograd.Function):
         count, _, height, width = x.shape
         shape = count, LANES, (height + 1) // 2, (width + 1) // 2
         y, places = empty_maps(shape), empty_maps(shape, torch.uint8)
-        # Weights often have their channels innermost too; a view of them would be read in the wrong order.
-        vectors = weight.detach().permute(2, 3, 1, 0).reshape(_TAPS, LANES).contiguous().numpy()
+        vectors = by_outputs(weight).reshape(_TAPS, LANES)
         _convolve_all(rows_of(x), vectors, bias.detach().contiguous().numpy(), rows_of(y), rows_of(places))
         ctx.save_for_backward(x, places)
         return y

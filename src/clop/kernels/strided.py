@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clop.kernels.jit import jit
-from clop.kernels.layers import gradients_by_torch, plain, watched
+from clop.kernels.layers import by_outputs, gradients_by_torch, plain, watched
 from clop.kernels.pool import empty_maps, fits, rows_of
 from clop.kernels.stem import COLOURS, bordered, fill, sums_of_row
 from clop.kernels.strided_sums import (
@@ -77,8 +77,7 @@ def _convolved(x: Tensor, parameters: Sequence[Tensor], kept: int) -> tuple[Tens
         for (height, width), channels in zip(sizes[1:3], CHANNELS[1:3], strict=True)
     ]
     y = empty_maps((len(x), CHANNELS[3], *sizes[3]))
-    # Weights often have their channels innermost too; a view of them would be read in the wrong order.
-    vectors = [weight.detach().permute(2, 3, 1, 0).contiguous().numpy() for weight in parameters[::2]]
+    vectors = [by_outputs(weight) for weight in parameters[::2]]
     biases = [bias.detach().contiguous().numpy() for bias in parameters[1::2]]
     _convolve_all(rows_of(x), *vectors, *biases, *(each.numpy() for each in between), rows_of(y))
     return y, between

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clop.kernels.layers import gradients_by_torch, plain, watched
+from clop.kernels.layers import by_outputs, gradients_by_torch, plain, watched
 from clop.kernels.pool import MaxPool, empty_maps, fits, gradient_of, rows_of
 from clop.kernels.vectors import LANES, has_feature
 from clop.kernels.winograd_loops import pairs, pairs_back, pooled, pooled_back
@@ -87,14 +87,9 @@ def _layers(x: Tensor, *modules: nn.Module) -> list[nn.Conv2d] | None:
     return layers if ours else None
 
 
-def _vectors(weight: Tensor) -> Any:
-    """Weights as (3, 3, inputs, outputs)."""
-    return weight.detach().permute(2, 3, 1, 0).contiguous().numpy()
-
-
-def _vectors_back(weight: Tensor) -> Any:
+def _turned(weight: Tensor) -> Any:
     """Weights of the convolution that a gradient goes back through: (3, 3, outputs, inputs), turned by half."""
-    return weight.detach().flip(2, 3).permute(2, 3, 0, 1).contiguous().numpy()
+    return by_outputs(weight.flip(2, 3).transpose(0, 1))
 
 
 def _of_bias(bias: Tensor) -> Any:
@@ -124,7 +119,7 @@ def _through_pairs(x: Tensor, numbers: Sequence[Any], skip_relu: bool, kept: int
     _, _, height, width = x.shape
     y = empty_maps(tuple(x.shape))
     between = torch.empty(kept, height + 2, width + 2, len(weight1), dtype=torch.float32, device="cpu")
-    given = _vectors(weight1), _of_bias(bias1), _vectors(weight2), _of_bias(bias2)
+    given = by_outputs(weight1), _of_bias(bias1), by_outputs(weight2), _of_bias(bias2)
     pairs(rows_of(x), *given, between.numpy(), rows_of(y), skip_relu)
     return y, between
 
@@ -150,7 +145,7 @@ class _Residual(torch.autograd.Function):
             return (*gradients_by_torch(function, (x, *numbers), ctx.needs_input_grad[:-1], gradient), None)
         back = empty_maps(tuple(x.shape))
         totals = [_totals(*weight.shape[1::-1]) for weight in numbers[::2]]
-        turned = [_vectors_back(weight) for weight in numbers[::2]]
+        turned = [_turned(weight) for weight in numbers[::2]]
         between = between.detach().contiguous().numpy()
         pairs_back(
             rows_of(x), between, rows_of(gradient), *turned, rows_of(back), *totals[0], *totals[1], ctx.skip_relu
@@ -177,7 +172,7 @@ def _through_pool(x: Tensor, weight: Tensor, bias: Any, kept: int) -> tuple[Tens
     count, _, height, width = x.shape
     shape = len(weight), height // 2, width // 2
     y, places = empty_maps((count, *shape)), empty_maps((kept, *shape), torch.uint8)
-    pooled(rows_of(x), _vectors(weight), _of_bias(bias), rows_of(y), rows_of(places))
+    pooled(rows_of(x), by_outputs(weight), _of_bias(bias), rows_of(y), rows_of(places))
     return y, places
 
 
@@ -196,7 +191,7 @@ class _Pooled(torch.autograd.Function):
             convolved = gradient_of(gradient, places, tuple(x.shape[2:]))
             return tuple(gradients_by_torch(_convolution_by_torch, (x, weight, bias), ctx.needs_input_grad, convolved))
         back, totals = empty_maps(tuple(x.shape)), _totals(*weight.shape[1::-1])
-        pooled_back(rows_of(x), rows_of(gradient), rows_of(places), _vectors_back(weight), rows_of(back), *totals)
+        pooled_back(rows_of(x), rows_of(gradient), rows_of(places), _turned(weight), rows_of(back), *totals)
         return (back, *_gradients(totals))
 
 
