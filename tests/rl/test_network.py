@@ -509,6 +509,26 @@ def test_an_action_that_cannot_happen_never_does():
     assert set(output.sample(torch.Generator().manual_seed(0)).tolist()) == {0, 2}
 
 
+def test_short_frames_are_the_rounded_ones_to_the_bit():
+    """Fails when a byte, or what it is multiplied with, is rounded before the product."""
+    obs = torch.arange(256, dtype=torch.uint8).repeat(48).view(1, 64, 64, 3)
+    short = as_input(obs, torch.bfloat16)
+    assert torch.equal(short, as_input(obs).bfloat16())
+    assert short.stride() == as_input(obs).stride()
+
+
+@pytest.mark.parametrize(("slot", "expected"), [("input", torch.float32), ("actor_in", torch.bfloat16)])
+def test_what_stands_before_the_first_convolution_sees_frames_that_are_not_rounded(slot, expected):
+    """In mixed precision too: a method that filters frames would round twice."""
+    slots = slots_of("small")
+    slots.put(slot, lambda site: nn.Identity())
+    network = Network(NetworkConfig(encoder="small", amp="bf16"), SPEC, slots)
+    seen = []
+    network.encoder.input.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    network(torch.zeros(2, 64, 64, 3, dtype=torch.uint8))
+    assert seen == [expected]
+
+
 @pytest.mark.parametrize("topology", ["shared", "split", "decoupled"])
 def test_mixed_precision_is_for_encoder_and_dense_layers_alone(topology):
     """Fails if autocast is never entered, or if logits, values or gradients are left in bfloat16."""

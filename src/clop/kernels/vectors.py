@@ -14,6 +14,8 @@ LANES = 16
 INT = ir.IntType(64)
 FLOATS = ir.VectorType(ir.FloatType(), LANES)
 BYTES = ir.VectorType(ir.IntType(8), LANES)
+_SHORTS = ir.VectorType(ir.IntType(16), LANES)
+_WORDS = ir.VectorType(ir.IntType(32), LANES)
 
 compiler_function: Callable[..., Any] = intrinsic  # its own types describe the compiler's view, not the caller's
 
@@ -27,27 +29,54 @@ def has_feature(name: str) -> bool:
 class Vectors:
     """Loads, stores and sums of whole vectors of an intrinsic's arrays, which are numbered in their order.
 
-    Arrays are taken for contiguous, and offsets are counted in their items.
+    Arrays are taken for contiguous, and offsets are counted in their items. Those of int16 hold numbers in bfloat16,
+    the upper half of a float32; they become floats when loaded, and are rounded when stored.
     """
 
     def __init__(self, context: Any, builder: Any, signature: Any, arguments: Any) -> None:
         self.builder = builder
-        self.data = [
-            context.make_array(kind)(context, builder, value).data
+        arrays = [
+            (kind, context.make_array(kind)(context, builder, value).data)
             for kind, value in zip(signature.args, arguments, strict=True)
             if isinstance(kind, types.Array)
         ]
+        self.data = [data for _, data in arrays]
+        self.is_short = [kind.dtype == types.int16 for kind, _ in arrays]
 
     def _place(self, array: int, offset: Any, vector: Any) -> Any:
         return self.builder.bitcast(self.builder.gep(self.data[array], [offset]), vector.as_pointer())
 
     def load(self, array: int, offset: Any, vector: Any = FLOATS) -> Any:
+        if self.is_short[array]:
+            return self._lengthened(self._load(array, offset, _SHORTS))
+        return self._load(array, offset, vector)
+
+    def _load(self, array: int, offset: Any, vector: Any) -> Any:
         loaded = self.builder.load(self._place(array, offset, vector))
         loaded.align = 1
         return loaded
 
     def store(self, value: Any, array: int, offset: Any) -> None:
+        if self.is_short[array]:
+            value = self._shortened(value)
         self.builder.store(value, self._place(array, offset, value.type)).align = 1
+
+    def _lengthened(self, shorts: Any) -> Any:
+        """Floats of numbers in bfloat16."""
+        half = ir.Constant(_WORDS, [16] * LANES)
+        words = self.builder.shl(self.builder.zext(shorts, _WORDS), half)
+        return self.builder.bitcast(words, FLOATS)
+
+    def _shortened(self, floats: Any) -> Any:
+        """Numbers in bfloat16 of floats: the nearest, of two as near the even one; what is not a number stays none."""
+        builder = self.builder
+        half, one, just_below = (ir.Constant(_WORDS, [number] * LANES) for number in (16, 1, 0x7FFF))
+        words = builder.bitcast(floats, _WORDS)
+        odd = builder.and_(builder.lshr(words, half), one)
+        rounded = builder.lshr(builder.add(words, builder.add(odd, just_below)), half)
+        not_a_number = builder.fcmp_unordered("uno", floats, floats)
+        quiet = builder.or_(builder.lshr(words, half), ir.Constant(_WORDS, [0x40] * LANES))
+        return builder.trunc(builder.select(not_a_number, quiet, rounded), _SHORTS)
 
     def number(self, array: int, offset: Any) -> Any:
         return self.builder.load(self.builder.gep(self.data[array], [offset]))

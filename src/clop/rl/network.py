@@ -130,6 +130,9 @@ class Network(nn.Module):
         generator = generator or torch.Generator()
         build = Builder(config, spec.num_actions, generator, slots.factories, slots.after_convolutions)
         self.config, self.num_actions = config, spec.num_actions
+        # What stands before the first convolution reads numbers that are not rounded yet.
+        short = config.amp == "bf16" and not {"input", "critic.input"} & set(slots.factories)
+        self.input_dtype = torch.bfloat16 if short else torch.float32
         encoder = find_encoder(config.encoder)
         self.encoder = encoder(build, spec.input_shape)
         shape = self.encoder.map_shape
@@ -149,7 +152,7 @@ class Network(nn.Module):
 
     def forward(self, obs: Tensor, *, policy: bool = True, value: bool = True, actions: Tensor | None = None) -> Output:
         """Policy, value or both; with ``actions``, also the predicted advantage of each (slot ``adv_head``)."""
-        x = as_input(obs)
+        x = as_input(obs, self.input_dtype)
         output = Output()
         actor_map = None
         encoder_map = self._map(self.encoder, x) if policy or self.critic_encoder is None else None
@@ -238,10 +241,13 @@ def _as_channels_last(gradient: Tensor) -> Tensor:
     return gradient.contiguous(memory_format=torch.channels_last)
 
 
-def as_input(obs: Tensor) -> Tensor:
-    """Frames as the convolutions take them; bytes stay bytes up to here. Channels stay innermost in memory."""
+def as_input(obs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Frames as the convolutions take them; bytes stay bytes up to here. Channels stay innermost in memory.
+
+    In bfloat16 they are the rounded float32 to the bit: bytes fit in it, and their multiples are rounded once.
+    """
     if obs.dtype == torch.uint8:
-        return obs.permute(0, 3, 1, 2).to(torch.float32).mul_(1 / 255)
+        return obs.permute(0, 3, 1, 2).to(dtype).mul_(1 / 255)
     return obs
 
 
