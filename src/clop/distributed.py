@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from clop.errors import UsageError
+from clop.shared_mean import SharedMean, open_shared_mean
 
 Result = TypeVar("Result")
 
@@ -28,6 +29,7 @@ class Workers:
     def __init__(self) -> None:
         self.size = dist.get_world_size() if dist.is_initialized() else 1
         self.rank = dist.get_rank() if dist.is_initialized() else 0
+        self._shared: dict[int, SharedMean | None] = {}  # by the number of gradients
 
     @property
     def is_first(self) -> bool:
@@ -45,17 +47,29 @@ class Workers:
         return dict(zip(values, (total / self.size).tolist(), strict=True))
 
     def average_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Replace gradients by their mean over the processes, in one message."""
+        """Replace gradients by their mean over the processes, all at once."""
         if self.size == 1:
             return
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
-        dist.all_reduce(flat)
-        flat /= self.size
+        if (shared := self._shared_mean(gradients)) is not None:
+            flat = shared(gradients)
+        else:
+            flat = torch.cat([gradient.flatten() for gradient in gradients])
+            dist.all_reduce(flat)
+            flat /= self.size
         offset = 0
         for gradient in gradients:
             gradient.copy_(flat[offset : offset + gradient.numel()].view_as(gradient))
             offset += gradient.numel()
+
+    def _shared_mean(self, gradients: list[Tensor]) -> SharedMean | None:
+        """For numbers on the CPU of one machine."""
+        if not all(gradient.is_cpu and gradient.dtype == torch.float32 for gradient in gradients):
+            return None
+        count = sum(gradient.numel() for gradient in gradients)
+        if count not in self._shared:
+            self._shared[count] = open_shared_mean(count)
+        return self._shared[count]
 
     def average_statistics(self, model: torch.nn.Module) -> None:
         """Replace the running statistics of batch norm by their mean over the processes."""

@@ -4,6 +4,7 @@ Run as a script, this file starts those processes.
 """
 
 import os
+import signal
 import subprocess
 import sys
 from functools import partial
@@ -110,6 +111,44 @@ def whole_iterations(make_learner, noise_games, rank):
     }
 
 
+def gradient_means(workers):
+    """Of noise in three parameters, one of them channels-last: through shared memory, by gloo, and by gloo because the
+    first process has no memory to share, or the second cannot open it."""
+    generator = torch.Generator().manual_seed(workers.rank)
+    shapes = [(5, 3, 3, 3), (1001,), (64, 65)]
+    noise = [torch.randn(shape, generator=generator) * 10.0**scale for scale, shape in enumerate(shapes)]
+    noise[0] = noise[0].contiguous(memory_format=torch.channels_last)
+
+    def mean():
+        parameters = [nn.Parameter(torch.zeros_like(part)) for part in noise]
+        for parameter, part in zip(parameters, noise, strict=True):
+            parameter.grad = part.clone()
+        one = Workers()
+        for _ in range(2):  # of a mean that is everywhere already it is the same
+            one.average_gradients(parameters)
+        return [parameter.grad for parameter in parameters], set(map(type, one._shared.values()))
+
+    def broken(*_, **__):
+        raise OSError("no memory")
+
+    expected = [workers.sum(part.clone(memory_format=torch.contiguous_format)) / workers.size for part in noise]
+    means, ways = {"gloo": expected}, {}
+    means["shared"], ways["shared"] = mean()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "memfd_create", broken)
+        means["none"], ways["none"] = mean()
+    with pytest.MonkeyPatch.context() as patch:
+        if workers.rank == 1:
+            patch.setattr(torch, "from_file", broken)
+        means["unseen"], ways["unseen"] = mean()
+    links = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+    return {
+        "means": means,
+        "ways": {name: [kind.__name__ for kind in kinds] for name, kinds in ways.items()},
+        "open": [link for link in links if "clop-gradients" in link],
+    }
+
+
 def process(folder):
     from conftest import NoiseGames, make_learner  # found beside this file when it is run as a script
 
@@ -130,6 +169,7 @@ def process(folder):
         "share": workers.share(64),
         "sum": workers.sum(torch.tensor([1.0, 10.0]) * (workers.rank + 1)),
         "mean gradient": parameter.grad,
+        "gradient means": gradient_means(workers),
         "no gradient": frozen.grad,
         "statistics": [norm.running_mean, norm.running_var],
         "mean": workers.mean({"one": workers.rank, "two": 4.0 * workers.rank}),
@@ -155,6 +195,16 @@ def fail(which, folder):
     if workers.rank == which:
         raise UsageError("this one had enough")
     workers.broadcast(1)
+
+
+def die(which):
+    """The process of this rank is killed between two steps; the others are about to average gradients."""
+    workers, parameter = Workers(), nn.Parameter(torch.zeros(3))
+    for step in range(2):
+        if (workers.rank, step) == (which, 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        parameter.grad = torch.ones(3)
+        workers.average_gradients([parameter])
 
 
 def run_script(*arguments):
@@ -204,6 +254,29 @@ def test_gradients_become_their_mean_whatever_their_memory_format(both):
     for one in both:
         assert torch.equal(one["mean gradient"], torch.arange(6.0).view(3, 2).T * 1.5)
         assert one["no gradient"] is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is shared on Linux")
+def test_means_through_shared_memory_are_those_of_gloo_to_the_bit(both):
+    """Fails when a process adds before the other has written, when parts overlap or a number is left out, and when
+    one process goes by shared memory while the other waits for gloo."""
+    for one in both:
+        found = one["gradient means"]
+        assert found["ways"] == {"shared": ["SharedMean"], "none": ["NoneType"], "unseen": ["NoneType"]}
+        for name in ("shared", "none", "unseen"):
+            for mean, expected in zip(found["means"][name], found["means"]["gloo"], strict=True):
+                assert torch.equal(mean, expected), name
+        assert found["open"] == [], "the memory would outlive the run"
+    halves = [one["gradient means"]["means"]["shared"][1] for one in both]
+    assert torch.equal(*halves)
+    assert halves[0].abs().max() > 1
+
+
+def test_a_killed_process_ends_the_first_which_does_not_wait_for_it(tmp_path):
+    """Fails when memory is shared without a meeting that notices who is gone."""
+    ended = run_script("die", tmp_path, 1)
+    assert ended.returncode == 1
+    assert "RuntimeError" in ended.stderr
 
 
 def test_what_is_logged_is_the_mean_over_both_processes(both):
@@ -332,5 +405,9 @@ def test_alone_every_operation_gives_back_what_it_was_given():
 
 if __name__ == "__main__":
     what, folder, *which = sys.argv[1:]
-    body = partial(process, folder) if what == "process" else partial(fail, int(*which), folder)
-    print(run_together(2, "cpu", body))  # noqa: T201
+    bodies = {
+        "process": partial(process, folder),
+        "fail": partial(fail, *map(int, which), folder),
+        "die": partial(die, *map(int, which)),
+    }
+    print(run_together(2, "cpu", bodies[what]))  # noqa: T201
