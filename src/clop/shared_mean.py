@@ -28,18 +28,19 @@ class SharedMean:
     def __call__(self, parts: Sequence[Tensor]) -> Tensor:
         """The mean of these numbers, one after the other; it holds until the next call."""
         torch.cat([part.flatten() for part in parts], out=self.given[self.rank])
-        _meet()
+        _meet(self.mean.numel())
         mean = self.mean[self.mine]  # each process adds up a part of them
         mean.copy_(self.given[0][self.mine])
         for given in self.given[1:]:
             mean += given[self.mine]
         mean /= self.size
-        _meet()
+        _meet(self.mean.numel())
         return self.mean
 
 
 def open_shared_mean(numbers: int) -> SharedMean | None:
     """For all processes at once; None for all if one of them cannot see the memory of the first."""
+    _meet(numbers)
     words = _TOKEN // _FLOAT + (dist.get_world_size() + 1) * numbers
     token = secrets.token_bytes(_TOKEN)
     file = _reserve(_FLOAT * words, token) if dist.get_rank() == 0 else None
@@ -73,6 +74,8 @@ def _reserve(size: int, token: bytes) -> int | None:
 def _open(path: str, token: bytes, words: int) -> Tensor | None:
     """The memory at a path, if it is the one with this token: on another machine that path is something else."""
     try:
+        if not Path(path).is_file():  # a pipe would be read empty, or waited for
+            return None
         with Path(path).open("rb") as file:
             if file.read(_TOKEN) != token:
                 return None
@@ -81,6 +84,9 @@ def _open(path: str, token: bytes, words: int) -> Tensor | None:
         return None
 
 
-def _meet() -> None:
-    """Wait until all processes are here; an error if one has died."""
-    dist.all_reduce(torch.zeros(1, device="cpu"))
+def _meet(numbers: int) -> None:
+    """Wait until all processes are here with so many numbers; an error if one has others, or has died."""
+    total = torch.tensor([numbers], dtype=torch.int64, device="cpu")
+    dist.all_reduce(total)
+    if total.item() != numbers * dist.get_world_size():
+        raise RuntimeError("the processes of this run have gradients of different parameters")

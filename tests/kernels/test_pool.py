@@ -50,8 +50,8 @@ def test_infinities_and_what_is_not_a_number():
 
 @pytest.mark.parametrize("size", [(64, 64), (7, 10), (1, 6)])
 def test_short_numbers_are_pooled_as_by_torch_and_their_gradients_rounded_once(size):
-    """Fails where bfloat16 goes to torch, which takes ten times as long and adds rounded sums, or is cut off and not
-    rounded."""
+    """Fails where bfloat16 goes to torch, which takes several times as long and adds rounded sums, or is cut off and
+    not rounded."""
     x = maps(3, 32, *size).bfloat16().requires_grad_()
     y = MaxPool()(x)
     assert "MaxPool2D" not in type(y.grad_fn).__name__
@@ -65,7 +65,6 @@ def test_short_numbers_are_pooled_as_by_torch_and_their_gradients_rounded_once(s
 
 
 def test_short_numbers_that_are_none_or_infinite_stay_so():
-    """Fails when rounding carries what is not a number over into zero."""
     x = maps(2, 16, 9, 9).bfloat16()
     x[0] = -torch.inf
     x[1, :, ::3] = -torch.nan

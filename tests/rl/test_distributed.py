@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from clop import shared_mean
 from clop.distributed import Workers, run_together
 from clop.errors import UsageError
 from clop.rl.methods.base import Method, Phase
@@ -115,7 +116,7 @@ def gradient_means(workers):
     """Of noise in three parameters, one of them channels-last: through shared memory, by gloo, and by gloo because the
     first process has no memory to share, or the second cannot open it."""
     generator = torch.Generator().manual_seed(workers.rank)
-    shapes = [(5, 3, 3, 3), (1001,), (64, 65)]
+    shapes = [(5, 3, 3, 3), (1000,), (64, 65)]  # an odd number in all, which two processes cannot halve
     noise = [torch.randn(shape, generator=generator) * 10.0**scale for scale, shape in enumerate(shapes)]
     noise[0] = noise[0].contiguous(memory_format=torch.channels_last)
 
@@ -124,8 +125,8 @@ def gradient_means(workers):
         for parameter, part in zip(parameters, noise, strict=True):
             parameter.grad = part.clone()
         one = Workers()
-        for _ in range(2):  # of a mean that is everywhere already it is the same
-            one.average_gradients(parameters)
+        for group in (parameters, parameters[:1], parameters):  # of a mean that is everywhere already it is the same
+            one.average_gradients(group)
         return [parameter.grad for parameter in parameters], set(map(type, one._shared.values()))
 
     def broken(*_, **__):
@@ -157,6 +158,9 @@ def process(folder):
     parameter, frozen = nn.Parameter(torch.zeros(2, 3)), nn.Parameter(torch.zeros(1))
     parameter.grad = torch.arange(6.0).view(3, 2).T * (1 + workers.rank)  # not contiguous, as channels-last is not
     workers.average_gradients([parameter, frozen])
+    double = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    double.grad = torch.full((1,), (1 + workers.rank) / 3, dtype=torch.float64)
+    workers.average_gradients([double])
     norm = nn.BatchNorm2d(2)
     norm.running_mean.fill_(1.0 + workers.rank)
     norm.running_var.fill_(3.0 + 3 * workers.rank)
@@ -169,6 +173,7 @@ def process(folder):
         "share": workers.share(64),
         "sum": workers.sum(torch.tensor([1.0, 10.0]) * (workers.rank + 1)),
         "mean gradient": parameter.grad,
+        "mean of doubles": double.grad,
         "gradient means": gradient_means(workers),
         "no gradient": frozen.grad,
         "statistics": [norm.running_mean, norm.running_var],
@@ -205,6 +210,14 @@ def die(which):
             os.kill(os.getpid(), signal.SIGKILL)
         parameter.grad = torch.ones(3)
         workers.average_gradients([parameter])
+
+
+def differ():
+    """The processes have gradients of different parameters."""
+    workers = Workers()
+    parameter = nn.Parameter(torch.zeros(3 + workers.rank))
+    parameter.grad = torch.ones_like(parameter)
+    workers.average_gradients([parameter])
 
 
 def run_script(*arguments):
@@ -256,10 +269,16 @@ def test_gradients_become_their_mean_whatever_their_memory_format(both):
         assert one["no gradient"] is None
 
 
+def test_gradients_in_float64_are_not_rounded_on_their_way(both):
+    for one in both:
+        assert one["mean of doubles"].tolist() == [(1 / 3 + 2 / 3) / 2]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is shared on Linux")
 def test_means_through_shared_memory_are_those_of_gloo_to_the_bit(both):
-    """Fails when a process adds before the other has written, when parts overlap or a number is left out, and when
-    one process goes by shared memory while the other waits for gloo."""
+    """Fails when a process adds before the other has written, when parts overlap or a number is left out, when groups
+    of parameters share memory that fits one of them, and when one process goes by shared memory while the other waits
+    for gloo."""
     for one in both:
         found = one["gradient means"]
         assert found["ways"] == {"shared": ["SharedMean"], "none": ["NoneType"], "unseen": ["NoneType"]}
@@ -277,6 +296,35 @@ def test_a_killed_process_ends_the_first_which_does_not_wait_for_it(tmp_path):
     ended = run_script("die", tmp_path, 1)
     assert ended.returncode == 1
     assert "RuntimeError" in ended.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is shared on Linux")
+def test_processes_that_have_gradients_of_different_parameters_end(tmp_path):
+    """Fails when numbers of other parameters are averaged without a word, or the processes wait for each other."""
+    ended = run_script("differ", tmp_path)
+    assert ended.returncode == 1
+    assert "gradients of different parameters" in ended.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is shared on Linux")
+def test_only_the_first_process_own_memory_is_taken(tmp_path):
+    """Another machine may have something else at the same path: another run's memory, or a pipe, which must neither
+    be waited for nor read empty."""
+    token, file, pipe = b"k" * 16, tmp_path / "file", tmp_path / "pipe"
+    file.write_bytes(token + torch.arange(3.0).numpy().tobytes())
+    memory = shared_mean._open(str(file), token, 7)
+    assert memory is not None
+    assert memory[4:].tolist() == [0, 1, 2]
+    assert shared_mean._open(str(file), b"n" * 16, 7) is None
+    assert shared_mean._open(str(tmp_path / "nothing"), token, 7) is None
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDWR)  # of both ends, so that nobody waits
+    try:
+        os.write(end, token)
+        assert shared_mean._open(str(pipe), token, 7) is None
+        assert os.read(end, 99) == token
+    finally:
+        os.close(end)
 
 
 def test_what_is_logged_is_the_mean_over_both_processes(both):
@@ -408,6 +456,7 @@ if __name__ == "__main__":
     bodies = {
         "process": partial(process, folder),
         "fail": partial(fail, *map(int, which), folder),
+        "differ": differ,
         "die": partial(die, *map(int, which)),
     }
     print(run_together(2, "cpu", bodies[what]))  # noqa: T201

@@ -39,7 +39,7 @@ def plain(convolution: nn.Conv2d, inputs: int, stride: int) -> bool:
 def by_outputs(weight: Tensor) -> Any:
     """Weights of a convolution as (3, 3, inputs, outputs).
 
-    A copy: often their channels are innermost too, and a view of them would be read in the wrong order.
+    In that order in memory too: often it is another, and a view would be read in the wrong one.
     """
     return weight.detach().permute(2, 3, 1, 0).contiguous().numpy()
 

@@ -19,6 +19,8 @@ from clop.kernels.jit import jit
 from clop.kernels.operators import traced, transforms_active
 from clop.kernels.vectors import BYTES, FLOATS, INT, LANES, Vectors, compiler_function
 
+_DTYPES = (torch.float32, torch.bfloat16)
+
 
 class MaxPool(nn.MaxPool2d):
     """``torch.nn.MaxPool2d(3, stride=2, padding=1)``, faster for float32 and bfloat16 on one thread of a CPU."""
@@ -30,11 +32,8 @@ class MaxPool(nn.MaxPool2d):
         return _apply(x) if fits(x, _DTYPES) and x.shape[1] % LANES == 0 else super().forward(x)
 
 
-_DTYPES = (torch.float32, torch.bfloat16)
-
-
 def fits(x: Tensor, dtypes: Sequence[torch.dtype] = (torch.float32,)) -> bool:
-    """Whether maps are numbers in memory that a kernel may read: floats on a CPU, channels innermost, one thread."""
+    """Whether maps are in memory that a kernel may read: of such numbers, on a CPU, channels innermost, one thread."""
     return (
         type(x) in (Tensor, nn.Parameter)
         and not traced()  # who looks on knows the plain operator, and so do graphs that leave this process

@@ -99,7 +99,7 @@ class _Convolve(torch.autograd.Function):
         if torch.is_grad_enabled() or not fits(gradient):  # to be differentiated again, or by somebody who looks on
             return tuple(gradients_by_torch(_by_torch, (x, *parameters), ctx.needs_input_grad, gradient))
         totals = [np.zeros((9 * a + 1, b), np.float32) for a, b in pairwise(CHANNELS)]
-        vectors = [weight.detach().permute(2, 3, 0, 1).contiguous().numpy() for weight in parameters[2::2]]
+        vectors = [by_outputs(weight.transpose(0, 1)) for weight in parameters[2::2]]
         _correlate_all(rows_of(x), *between, rows_of(gradient), *vectors, *totals)
         found: list[Tensor | None] = [None]
         for total, inputs in zip(totals, CHANNELS, strict=False):

@@ -30,7 +30,7 @@ class Vectors:
     """Loads, stores and sums of whole vectors of an intrinsic's arrays, which are numbered in their order.
 
     Arrays are taken for contiguous, and offsets are counted in their items. Those of int16 hold numbers in bfloat16,
-    the upper half of a float32; they become floats when loaded, and are rounded when stored.
+    the upper half of a float32: vectors of them become floats when loaded, and are rounded when stored.
     """
 
     def __init__(self, context: Any, builder: Any, signature: Any, arguments: Any) -> None:
