@@ -207,9 +207,40 @@ def _joined(
     dist.init_process_group(backend, **meeting)
     try:
         return body()
-    except (RuntimeError, UsageError):
+    except Exception as error:
+        why = why_lost(error)
         if Workers().is_first:
+            if why is not None:
+                raise UsageError(why) from error
             raise
-        sys.exit(1)  # the first process is gone, or says why itself
+        if why is None:  # the first process reads it where it waits for this one, and says it
+            _store().set(_WHY, str(error) if isinstance(error, UsageError) else _of_ours(error))
+            if not isinstance(error, UsageError):
+                raise
+        sys.exit(1)
     finally:
         dist.destroy_process_group()
+
+
+_WHY = "clop/why"  # where a process leaves the reason of its end for the first
+
+
+def why_lost(error: BaseException) -> str | None:
+    """Why another process of the run has ended, if an error comes from waiting for it; None if it does not."""
+    if not isinstance(error, RuntimeError) or not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+        return None
+    try:
+        if _store().check([_WHY]):
+            return bytes(_store().get(_WHY)).decode()
+    except RuntimeError:  # it was kept by the process that is gone
+        pass
+    return "another process of the run has died, for want of memory or killed by somebody"
+
+
+def _of_ours(error: Exception) -> str:
+    return f"another process of the run failed: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def _store() -> Any:
+    """What all processes of the run can write to, and read after one of them has ended."""
+    return dist.distributed_c10d._get_default_store()

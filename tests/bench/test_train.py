@@ -19,7 +19,7 @@ from clop.rl.settings import NetworkConfig
 
 
 def row(what, kind="clop", encoder="impala", processes=1, method="ppo", steps_per_second=100.0, **values):
-    values = {"convolutions": "direct", "memory_gb": 1.0} | values
+    values = {"convolutions": "direct", "amp": "off", "memory_gb": 1.0} | values
     return Row(what, kind, encoder, processes, method, steps_per_second=steps_per_second, **values)
 
 
@@ -183,16 +183,20 @@ def test_all_learners_have_the_same_rollouts(monkeypatch):
     assert len({c.name for c in learners}) == len(learners)
     alone = [("bare", 1, 1, "ppo"), ("clop", 1, 1, "ppo")]
     ours = [*alone, ("bare", 4, 1, "ppo"), ("clop", 4, 1, "ppo"), ("clop", 4, 1, "clop")]
-    assert [(c.encoder, c.kind, c.processes, c.threads, c.method) for c in learners if c.convolutions == "direct"] == [
+    faster = [c for c in learners if (c.convolutions, c.amp) != ("direct", "off")]
+    assert [(c.encoder, c.kind, c.processes, c.threads, c.method) for c in learners if c not in faster] == [
         *((encoder, *rest) for encoder in ("impala", "small", "nature") for rest in ours),
         ("impala", "sb3", 1, 4, "ppo"),
         ("nature", "sb3", 1, 4, "ppo"),
     ]
-    fewer = [c for c in learners if c.convolutions == "winograd"]
-    assert [(c.encoder, c.processes, c.config.network.convolutions) for c in fewer] == [("impala", 4, "winograd")]
+    assert [(c.encoder, c.processes, c.config.network.convolutions, c.config.network.amp) for c in faster] == [
+        ("impala", 4, "winograd", "off"),
+        ("impala", 4, "direct", "bf16"),
+        ("nature", 4, "direct", "bf16"),
+    ]
     assert [c.kind for c in contestants(Settings(encoder="nature", without_sb3=True))] == [
         *("bare", "clop"),
-        *("bare", "clop", "clop"),
+        *("bare", "clop", "clop", "clop"),
     ]
     assert [c.encoder for c in contestants(Settings(encoder="small")) if c.kind == "sb3"] == ["impala"]
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 pytest.importorskip("gymnasium")
 
 from clop.cli import main
+from clop.errors import DivergedError, UsageError
 from clop.experiments.run_folder import RunFolder
-from clop.rl import load_agent
+from clop.rl import TrainConfig, load_agent, run
 from clop.rl.ppo import Learner
 
 GAMES = Path(__file__).parents[1] / "rl" / "envs"  # of tiny_games
@@ -27,8 +29,10 @@ TINY = {
     "network.encoder": "small",
 }
 WRAPPERS = """
+from multiprocessing import parent_process
+
 import numpy as np
-from gymnasium import ObservationWrapper
+from gymnasium import ObservationWrapper, Wrapper
 from gymnasium.spaces import Box
 
 class Large(ObservationWrapper):
@@ -42,6 +46,25 @@ class Large(ObservationWrapper):
 class Blind(ObservationWrapper):
     def observation(self, frame):
         return np.zeros_like(frame)
+
+class BrokenElsewhere(Wrapper):
+    # In all learning processes but the first.
+    def reset(self, **arguments):
+        self.broken(self.at_reset)
+        return super().reset(**arguments)
+
+    def step(self, action):
+        self.broken(not self.at_reset)
+        return super().step(action)
+
+    at_reset = True
+
+    def broken(self, here):
+        if here and parent_process() is not None:
+            raise RuntimeError("this level is broken")
+
+class BrokenLater(BrokenElsewhere):
+    at_reset = False
 """
 LARGE = "--wrapper=clop_test_wrappers:Large"  # the frames of tiny games are 8 x 8, too small for any encoder
 
@@ -181,6 +204,38 @@ def test_a_mistake_is_one_sentence_and_leaves_no_folder(game, more, sentence, tm
     assert sentence in captured.err
     assert captured.out == ""
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("wrapper", ["BrokenElsewhere", "BrokenLater"])
+def test_a_game_that_fails_in_another_process_is_named(wrapper, tmp_path, capfd):
+    """Fails when all that is said is that the other process is gone, or if that comes with a stack trace."""
+    out = tmp_path / "run"
+    words = train("tiny_games:make", out, LARGE, f"--wrapper=clop_test_wrappers:{wrapper}", backend="gymnasium-sync")
+    assert main([*words, "--processes=2", "--ppo.num-envs=4"]) == 2
+    errors = capfd.readouterr().err
+    assert "Traceback" not in errors
+    told = errors.splitlines()[-1]
+    assert " of tiny_games:make raised RuntimeError: this level is broken" in told
+    if wrapper == "BrokenLater":
+        assert told.endswith(f"; {out} holds no state yet, go on with: clop train --resume {out}")
+
+
+def test_a_run_that_fails_leaves_no_game_behind(tmp_path):
+    """Games in processes of their own would live as long as the error is kept, as a notebook keeps it."""
+    changes = {name: value for name, value in TINY.items() if name != "total_timesteps"}
+    game = {"game": "tiny_games:make", "wrappers": ("clop_test_wrappers:Large",), "backend": "gymnasium-async"}
+    config = TrainConfig.preset("quick", **game, **changes)
+
+    def diverging(self):
+        assert multiprocessing.active_children()
+        raise DivergedError("the loss is no longer a number")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Learner, "update", diverging)
+        with pytest.raises(UsageError, match="run holds no state yet; try a smaller learning rate") as error:
+            run(config, tmp_path / "run")
+    assert multiprocessing.active_children() == []
+    del error
 
 
 @with_minigrid

@@ -212,6 +212,15 @@ def die(which):
         workers.average_gradients([parameter])
 
 
+def mistake():
+    """The second process fails by a mistake of ours."""
+    workers = Workers()
+    if not workers.is_first:
+        raise ValueError("shapes do not fit")
+    workers.broadcast(0)
+    workers.gather(0)
+
+
 def differ():
     """The processes have gradients of different parameters."""
     workers = Workers()
@@ -240,12 +249,13 @@ def both(tmp_path_factory):
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["first", "other"])
-def test_processes_end_together_and_only_the_first_tells_why(tmp_path, which):
-    """Fails when a process outlives the run, or when both print a stack trace for one mistake."""
+def test_processes_end_together_and_the_first_says_why(tmp_path, which):
+    """Fails when a process outlives the run, when both print a stack trace for one mistake, and when all that is said
+    of a mistake in the other process is that it is gone."""
     ended = run_script("fail", tmp_path, which)
     assert ended.returncode == 1
-    assert ended.stderr.count("Traceback (most recent call last)") == 1
-    assert ("this one had enough" in ended.stderr) is (which == 0)
+    assert ended.stderr.endswith("clop.errors.UsageError: this one had enough\n")
+    assert ended.stderr.count('raise UsageError("this one') == 1 - which  # of the other its sentence is enough
     for name in ("0", "1"):
         with pytest.raises(ProcessLookupError):
             os.kill(int((tmp_path / name).read_text()), 0)
@@ -295,7 +305,16 @@ def test_a_killed_process_ends_the_first_which_does_not_wait_for_it(tmp_path):
     """Fails when memory is shared without a meeting that notices who is gone."""
     ended = run_script("die", tmp_path, 1)
     assert ended.returncode == 1
-    assert "RuntimeError" in ended.stderr
+    assert "UsageError: another process of the run has died" in ended.stderr
+
+
+def test_a_mistake_of_ours_in_another_process_is_shown_with_its_trace(tmp_path):
+    ended = run_script("mistake", tmp_path)
+    assert ended.returncode == 1
+    assert ended.stderr.count("in mistake") == 1
+    assert ended.stderr.endswith(
+        "clop.errors.UsageError: another process of the run failed: ValueError: shapes do not fit\n"
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is shared on Linux")
@@ -457,6 +476,7 @@ if __name__ == "__main__":
         "process": partial(process, folder),
         "fail": partial(fail, *map(int, which), folder),
         "differ": differ,
+        "mistake": mistake,
         "die": partial(die, *map(int, which)),
     }
     print(run_together(2, "cpu", bodies[what]))  # noqa: T201

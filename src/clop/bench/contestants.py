@@ -34,6 +34,8 @@ class Contestant:
     game: str = "starpilot"
     convolutions: str = "direct"
     """Of our network: ``direct`` or ``winograd``."""
+    amp: str = "off"
+    """Mixed precision of our network: ``off`` or ``bf16``."""
 
     @property
     def config(self) -> "TrainConfig":
@@ -44,6 +46,7 @@ class Contestant:
             "ppo.num_steps": self.num_steps,
             "network.encoder": self.encoder,
             "network.convolutions": self.convolutions,
+            "network.amp": self.amp,
             "processes": self.processes,
         }
         return TrainConfig.preset("procgen-easy", self.game, self.method, **changes)

@@ -30,6 +30,11 @@ DESCRIPTION = (
     "hour."
 )
 ENVS, EPOCHS = 64, 3
+_FASTER: Mapping[str, Mapping[str, dict[str, Any]]] = {
+    "impala": {"winograd": {"convolutions": "winograd"}, "bf16": {"amp": "bf16"}},
+    "nature": {"bf16": {"amp": "bf16"}},
+}
+"""Ways to compute an encoder that are not the default and gain by it, by their names."""
 _PAIRED_STEPS = 4  # of the short rollouts that CLOP is compared on: many turns show small differences
 
 
@@ -77,11 +82,12 @@ class Row:
 
     what: str
     kind: str
-    """As in :class:`~clop.bench.contestants.Contestant`, like the next four."""
+    """As in :class:`~clop.bench.contestants.Contestant`, like the next five."""
     encoder: str
     processes: int
     method: str
     convolutions: str
+    amp: str
     steps_per_second: float
     memory_gb: float
     """The most it used, all processes together."""
@@ -167,18 +173,20 @@ def _percent(share: float | None) -> str:
 def ratios(rows: Sequence[Row]) -> dict[str, float]:
     """Speeds of plain PPO in most processes over those of named baselines, as far as both took part."""
     fastest = {
-        (row.kind, row.encoder, row.convolutions): row
+        (row.kind, row.encoder, row.convolutions, row.amp): row
         for row in sorted(rows, key=lambda row: row.processes)
         if row.method == "ppo"
     }
-    ours = {encoder: ("clop", encoder, "direct") for encoder in ("impala", "small", "nature")}
-    theirs = {encoder: ("sb3", encoder, "direct") for encoder in ("impala", "nature")}
+    ours = {encoder: ("clop", encoder, "direct", "off") for encoder in ("impala", "small", "nature")}
+    theirs = {encoder: ("sb3", encoder, "direct", "off") for encoder in ("impala", "nature")}
     pairs = [
         (ours["small"], ours["impala"]),
         (ours["impala"], theirs["impala"]),
-        (("clop", "impala", "winograd"), theirs["impala"]),
+        (("clop", "impala", "winograd", "off"), theirs["impala"]),
+        (("clop", "impala", "direct", "bf16"), theirs["impala"]),
         (ours["small"], theirs["impala"]),
         (ours["nature"], theirs["nature"]),
+        (("clop", "nature", "direct", "bf16"), theirs["nature"]),
     ]
     return {
         f"{fastest[own].what} / {fastest[other].what}": fastest[own].steps_per_second / fastest[other].steps_per_second
@@ -202,9 +210,9 @@ def contestants(settings: Settings) -> list[Contestant]:
             learners.append(Contestant(f"bare {encoder}, {together}", "bare", processes=cores, **ours))
             learners.append(Contestant(f"clop {encoder}, {together}", processes=cores, **ours))
         learners.append(Contestant(f"clop {encoder}, {together}, method clop", processes=cores, method="clop", **ours))
-        if encoder == "impala":  # which has many convolutions that go that way
-            name = f"clop {encoder}, {together}, winograd"
-            learners.append(Contestant(name, processes=cores, convolutions="winograd", **ours))
+        for way, changes in _FASTER.get(encoder, {}).items():
+            name = f"clop {encoder}, {together}, {way}"
+            learners.append(Contestant(name, processes=cores, **(ours | changes)))
     if not settings.without_sb3:
         threads = f"{cores} threads" if cores > 1 else "1 thread"
         learners.append(Contestant(f"Stable-Baselines3 impala, {threads}", "sb3", threads=cores, **shared))
@@ -242,7 +250,7 @@ def _row(
     c = contestant
     speed, memory = _speed(c, turns), max(sum(turn["memory_gb"]) for turn in turns)
     row = Row(
-        *(c.name, c.kind, c.encoder, c.processes, c.method, c.convolutions, speed, memory),
+        *(c.name, c.kind, c.encoder, c.processes, c.method, c.convolutions, c.amp, speed, memory),
         *map(share, ("env", "act", "learn")),
     )
     if c.kind == "sb3":

@@ -86,7 +86,7 @@ def add_train(commands: Any) -> None:
     parser.add_argument(
         "--checkpoint-minutes",
         type=number,
-        default=10.0,
+        default=1.0,
         metavar="X",
         help="minutes between checkpoints (default: %(default)s)",
     )

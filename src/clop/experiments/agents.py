@@ -140,7 +140,7 @@ def run(
     out: Path | str,
     device: str | None = None,
     *,
-    checkpoint_seconds: float = 600,
+    checkpoint_seconds: float = 60,
     track: Sequence[str] = (),
 ) -> AgentSummary:
     """Train an agent in a folder to the end, evaluate it on seen and unseen levels, and return what came of it.
@@ -163,7 +163,7 @@ def run_processes(
     config: TrainConfig,
     out: Path,
     device: str | None = None,
-    checkpoint_seconds: float = 600,
+    checkpoint_seconds: float = 60,
     track: Sequence[str] = (),
 ) -> AgentSummary | None:
     """:func:`run`; None in the processes that torchrun has started beside the first."""
@@ -200,11 +200,12 @@ def _train(
     workers = Workers()
     with _threads(config.threads):
         work = AgentWork(config, device, workers)
-        if not workers.is_first or folder is None:
-            run_to_end(work, None, checkpoint_seconds, workers)
-            return work
-        with folder.beating():
-            run_to_end(work, folder, checkpoint_seconds, workers, track)
+        with work.learner.games:  # closed however the training ends: they may be processes
+            if not workers.is_first or folder is None:
+                run_to_end(work, None, checkpoint_seconds, workers)
+                return work
+            with folder.beating():
+                run_to_end(work, folder, checkpoint_seconds, workers, track)
     return work
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
-from clop.distributed import Workers
+from clop.distributed import Workers, why_lost
 from clop.errors import DivergedError, ResumableError, StoppedError, UsageError
 from clop.experiments.interrupts import handling
 from clop.experiments.run_folder import RunFolder
@@ -80,7 +80,7 @@ def run_to_end(
         folder: Where the run lives; None in all processes but the first.
         checkpoint_seconds: How often the state is written, besides the end and an interrupt.
         workers: The processes of the run, all of which call this.
-        track: Trackers that are told the metrics, besides TensorBoard.
+        track: Trackers that are shown the metrics, besides TensorBoard.
     """
     workers = workers or Workers()
     state = workers.broadcast(folder.load() if folder is not None else None)
@@ -134,19 +134,29 @@ def _run(
             f"stopped at once; the last checkpoint is after {saved} {work.unit}, go on with: {folder.resume_command}"
         ) from None
     except DivergedError as error:
-        raise UsageError(f"{error}; {folder.path} holds the state after {saved} {work.unit}") from None
+        kept = _what_is_kept(folder, saved, work.unit)
+        raise UsageError(f"{error}; {kept}; try a smaller learning rate") from None
     except OSError as error:
         raise ResumableError(
             f"cannot write in {folder.path}: {error.strerror or error}; make room and go on with: "
             f"{folder.resume_command}"
         ) from error
+    except ResumableError:
+        raise  # it says how to go on
+    except UsageError as error:  # of a game, say
+        kept = _what_is_kept(folder, saved, work.unit)
+        raise UsageError(f"{error}; {kept}, go on with: {folder.resume_command}") from error
     except RuntimeError as error:
-        if workers.size > 1:
-            first = str(error).partition("\n")[0]
-            raise ResumableError(
-                f"another process of the run seems to have died ({first}); go on with: {folder.resume_command}"
-            ) from error
-        raise
+        if (why := why_lost(error)) is None:
+            raise
+        kept = _what_is_kept(folder, saved, work.unit)
+        raise ResumableError(f"{why}; {kept}, go on with: {folder.resume_command}") from error
+
+
+def _what_is_kept(folder: RunFolder, saved: int, unit: str) -> str:
+    if not folder.has_checkpoint:
+        return f"{folder.path} holds no state yet"
+    return f"{folder.path} holds the state after {saved} {unit}"
 
 
 @contextmanager

@@ -116,8 +116,8 @@ class NetworkConfig:
     ``winograd``, with fewer products and as exact. IMPALA then learns 1.4 times as fast, by other sums; evaluations
     always go that way."""
     amp: Literal["off", "bf16"] = "off"
-    """Mixed precision: ``bf16`` has torch's autocast run encoder and dense layers in bfloat16, for GPUs that are faster
-    in it. Weights, heads and losses stay float32."""
+    """Mixed precision: ``bf16`` has torch's autocast run encoder and dense layers in bfloat16, for GPUs, and CPUs with
+    AVX512-BF16 or AMX, that are faster in it. Weights, heads and losses stay float32."""
 
     @property
     def uses_batch_statistics(self) -> bool:
