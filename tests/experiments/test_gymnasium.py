@@ -3,6 +3,11 @@
 import importlib.util
 import json
 import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -236,6 +241,34 @@ def test_a_run_that_fails_leaves_no_game_behind(tmp_path):
             run(config, tmp_path / "run")
     assert multiprocessing.active_children() == []
     del error
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_a_run_whose_whole_group_is_terminated_saves_as_one_does_alone(tmp_path):
+    """Schedulers end all processes of a job at once. Fails if the games die of it before the learner has saved."""
+    out = tmp_path / "run"
+    words = train("tiny_games:make", out, LARGE, backend="gymnasium-async", total_timesteps=800_000)
+    path = os.pathsep.join(sys.path)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clop", *words],
+        env=os.environ | {"PYTHONPATH": path},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    run = RunFolder(out)
+    while not run.metrics():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    games = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(games) == 2
+    os.killpg(process.pid, signal.SIGTERM)
+    _, errors = process.communicate(timeout=600)
+    assert process.returncode == 2
+    steps = run.metrics()[-1]["env_steps"]
+    assert errors.splitlines()[-1] == f"clop: stopped after {steps} steps; go on with: clop train --resume {out}"
+    assert run.load()["iteration"] == run.metrics()[-1]["iteration"]
+    assert not any(Path(f"/proc/{pid}").exists() for pid in games)
 
 
 @with_minigrid

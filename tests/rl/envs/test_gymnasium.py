@@ -330,11 +330,32 @@ def test_an_interrupt_in_the_game_is_no_fault_of_the_game():
     engine.close()
 
 
-def test_an_interrupt_from_the_terminal_does_not_reach_the_games():
-    """It goes to all processes of the terminal; fails if the games die of it before the learner has saved."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_from_the_terminal_or_a_scheduler_does_not_end_the_games(number):
+    """It goes to all processes of the group; fails if the games die of it before the learner has saved."""
     engine = start(in_workers=True)
     for process in multiprocessing.active_children():
-        os.kill(process.pid, signal.SIGINT)
+        os.kill(process.pid, number)
+    engine.act(np.zeros(3, np.int32))
+    engine.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
+def test_a_process_that_ends_with_its_games_open_does_not_wait_for_them():
+    """Fails, by hanging, if nothing but SIGTERM is sent to the games, which do not heed it."""
+    engines = []  # kept, or the games would be closed when the job is done
+    other = multiprocessing.get_context("fork").Process(target=lambda: engines.append(start(in_workers=True)))
+    other.start()
+    other.join(60)
+    ended, _ = other.exitcode, other.kill()
+    assert ended == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
+def test_programs_that_a_game_starts_can_be_terminated():
+    """Fails, by hanging, if the games ignore SIGTERM in the way that what they start inherits."""
+    engine = start("tiny_games:starts_a_program", in_workers=True)
+    engine.act(np.zeros(3, np.int32))
     engine.act(np.zeros(3, np.int32))
     engine.close()
 

@@ -1,6 +1,7 @@
 """Games of a few pixels that can be told to misbehave; imported by name, also in the processes that play them."""
 
 import os
+import subprocess
 from enum import IntEnum
 
 import gymnasium
@@ -121,6 +122,16 @@ def interrupted():
 
 def dies():
     return Tiny(fault=lambda frame: os._exit(3))
+
+
+def starts_a_program():
+    def fault(frame):
+        with subprocess.Popen(["sleep", "30"]) as program:
+            program.terminate()
+        assert program.returncode != 0, "it slept to its end"
+        return frame
+
+    return Tiny(fault=fault)
 
 
 def other_shape():

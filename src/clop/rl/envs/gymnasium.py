@@ -9,6 +9,7 @@ when it is used.
 import contextlib
 import functools
 import multiprocessing
+import multiprocessing.util
 import signal
 import sys
 import warnings
@@ -24,6 +25,8 @@ from clop.rl.envs.spec import EnvSpec
 from clop.rl.games import INT32_MAX
 
 if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
     from gymnasium import Env
 
 _SUCCESS = ("is_success", "success")  # names under which games report in their info that a level is solved
@@ -129,7 +132,7 @@ def _in_workers(copies: "Sequence[Callable[[], _Levels]]") -> Any:
         with _may_have_children(), warnings.catch_warnings():
             # Python 3.12 and later warn of a fork in a process with threads. Those of torch are waiting for work.
             warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
-            return AsyncVectorEnv(
+            vector = AsyncVectorEnv(
                 _as_env_functions(copies),
                 shared_memory=True,
                 copy=False,
@@ -138,16 +141,16 @@ def _in_workers(copies: "Sequence[Callable[[], _Levels]]") -> Any:
                 autoreset_mode=AutoresetMode.SAME_STEP,
             )
     except BaseException as error:
-        for process in multiprocessing.active_children():
-            if process not in others:
-                process.kill()
-                process.join()
+        _kill([process for process in multiprocessing.active_children() if process not in others])
         if isinstance(error, OSError):
             raise UsageError(
                 f"{len(copies)} game processes could not be started ({described(error)}); "
                 "use fewer games or gymnasium-sync"
             ) from error
         raise
+    # A process that ends with its games open sends them SIGTERM, which they do not heed, and waits for them.
+    multiprocessing.util.Finalize(vector, _kill, (vector.processes,), exitpriority=0)
+    return vector
 
 
 def _as_env_functions(copies: "Sequence[Callable[[], _Levels]]") -> "Sequence[Callable[[], Env[Any, Any]]]":
@@ -158,10 +161,15 @@ def _worker(*arguments: Any) -> None:
     """Gymnasium's own, which ends when we say so, and without a word when we are gone."""
     from gymnasium.vector.async_vector_env import _async_worker
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the learner, which may want to save first
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the learner's handlers came along with the fork
+    # Ctrl-C and a scheduler's SIGTERM may go to all processes, and are for the learner, which may want to save first.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _unheeded)  # programs that the game starts inherit no handler, and can be terminated
     with contextlib.suppress(BrokenPipeError):
         _async_worker(*arguments)
+
+
+def _unheeded(*_: object) -> None:
+    pass
 
 
 @contextlib.contextmanager
@@ -182,16 +190,20 @@ def _may_have_children() -> Iterator[None]:
 def _end(vector: Any) -> None:
     """End what ``close`` has left, or all where it cannot be called: after an error it could wait for ever."""
     if hasattr(vector, "processes"):
-        for process in vector.processes:
-            process.kill()
-        for process in vector.processes:
-            process.join()
+        _kill(vector.processes)
         for pipe in vector.parent_pipes:
             if pipe is not None:
                 pipe.close()
         vector.closed = True
     else:
         vector.close()
+
+
+def _kill(processes: "Sequence[BaseProcess]") -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join()
 
 
 class _Levels:
