@@ -3,6 +3,7 @@
 import importlib.util
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 pytest.importorskip("gymnasium")
 
 from clop.errors import UsageError
+from clop.experiments.interrupts import handling
+from clop.rl.envs import gymnasium as gymnasium_engine
 from clop.rl.envs.gymnasium import GymnasiumEngine, alike_warning
 from clop.rl.envs.gymnasium_spec import spec
 
@@ -341,6 +344,27 @@ def test_an_interrupt_from_the_terminal_or_a_scheduler_does_not_end_the_games(nu
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
+def test_a_signal_to_a_process_that_has_just_been_forked_is_no_signal_to_the_learner(monkeypatch, capfd):
+    """Fails if it meets the learner's handlers before its own are set, or if signals stay blocked here or there."""
+    work, handled, before = gymnasium_engine._worker, [], blocked("self")
+
+    def signalled(*arguments):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        assert not handled
+        work(*arguments)
+
+    monkeypatch.setattr(gymnasium_engine, "_worker", signalled)
+    with handling(lambda *_: handled.append(os.getpid())):
+        engine = start(in_workers=True)
+        for pid in ("self", *(process.pid for process in multiprocessing.active_children())):
+            assert blocked(pid) == before
+        engine.act(np.zeros(3, np.int32))
+        engine.close()
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
 def test_a_process_that_ends_with_its_games_open_does_not_wait_for_them():
     """Fails, by hanging, if nothing but SIGTERM is sent to the games, which do not heed it."""
     engines = []  # kept, or the games would be closed when the job is done
@@ -397,6 +421,10 @@ def test_games_of_a_learner_that_is_killed_end_with_it_silently():
         while running(pid) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not running(pid)
+
+
+def blocked(pid):
+    return re.search(r"SigBlk:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())[1]
 
 
 def running(pid):

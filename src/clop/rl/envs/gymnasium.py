@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gymnasium import Env
 
 _SUCCESS = ("is_success", "success")  # names under which games report in their info that a level is solved
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def alike_warning(game: str, frames: Sequence[bytes]) -> str | None:
@@ -129,7 +130,7 @@ def _in_workers(copies: "Sequence[Callable[[], _Levels]]") -> Any:
 
     others = multiprocessing.active_children()
     try:
-        with _may_have_children(), warnings.catch_warnings():
+        with _holding_back_signals(), _may_have_children(), warnings.catch_warnings():
             # Python 3.12 and later warn of a fork in a process with threads. Those of torch are waiting for work.
             warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
             vector = AsyncVectorEnv(
@@ -164,12 +165,27 @@ def _worker(*arguments: Any) -> None:
     # Ctrl-C and a scheduler's SIGTERM may go to all processes, and are for the learner, which may want to save first.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _unheeded)  # programs that the game starts inherit no handler, and can be terminated
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
     with contextlib.suppress(BrokenPipeError):
         _async_worker(*arguments)
 
 
 def _unheeded(*_: object) -> None:
     pass
+
+
+@contextlib.contextmanager
+def _holding_back_signals() -> Iterator[None]:
+    """While processes are forked: each begins with our handlers, which would take a signal to it for one to us."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
