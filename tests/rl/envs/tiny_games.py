@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from enum import IntEnum
 
 import gymnasium
@@ -122,6 +123,10 @@ def interrupted():
 
 def dies():
     return Tiny(fault=lambda frame: os._exit(3))
+
+
+def hangs():
+    return Tiny(fault=lambda frame: time.sleep(3600))
 
 
 def starts_a_program():

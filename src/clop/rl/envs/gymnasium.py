@@ -10,8 +10,10 @@ import contextlib
 import functools
 import multiprocessing
 import multiprocessing.util
+import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from clop import machine
 from clop.errors import UsageError
 from clop.rl.envs.gymnasium_spec import blaming, close_quietly, described, make, spec_of
 from clop.rl.envs.spec import EnvSpec
@@ -129,6 +132,8 @@ def _in_workers(copies: "Sequence[Callable[[], _Levels]]") -> Any:
     from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
     others = multiprocessing.active_children()
+    # For Linux, whoever is started by a thread has lost its parent when that thread is gone; the main one goes last.
+    parent = os.getpid() if threading.current_thread() is threading.main_thread() else None
     try:
         with _holding_back_signals(), _may_have_children(), warnings.catch_warnings():
             # Python 3.12 and later warn of a fork in a process with threads. Those of torch are waiting for work.
@@ -138,7 +143,7 @@ def _in_workers(copies: "Sequence[Callable[[], _Levels]]") -> Any:
                 shared_memory=True,
                 copy=False,
                 context="fork" if sys.platform == "linux" else None,
-                worker=_worker,
+                worker=functools.partial(_worker, parent),
                 autoreset_mode=AutoresetMode.SAME_STEP,
             )
     except BaseException as error:
@@ -158,8 +163,11 @@ def _as_env_functions(copies: "Sequence[Callable[[], _Levels]]") -> "Sequence[Ca
     return copies  # type: ignore[return-value]  # _Levels has what the vector environments use of an Env
 
 
-def _worker(*arguments: Any) -> None:
-    """Gymnasium's own, which ends when we say so, and without a word when we are gone."""
+def _worker(parent: int | None, *arguments: Any) -> None:
+    """Gymnasium's own, which ends when we say so, and without a word when we are gone.
+
+    Then its pipe is closed; a game that hangs in a step would not notice, and ends if it knows its parent.
+    """
     from gymnasium.vector.async_vector_env import _async_worker
 
     # Ctrl-C and a scheduler's SIGTERM may go to all processes, and are for the learner, which may want to save first.
@@ -167,6 +175,8 @@ def _worker(*arguments: Any) -> None:
     signal.signal(signal.SIGTERM, _unheeded)  # programs that the game starts inherit no handler, and can be terminated
     if sys.platform != "win32":
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+        if parent is not None:
+            machine.end_with(parent, signal.SIGKILL)
     with contextlib.suppress(BrokenPipeError):
         _async_worker(*arguments)
 
