@@ -273,10 +273,16 @@ def test_a_module_that_misses_another_one_is_not_taken_for_missing(tmp_path, mon
         ("other_shape", "tiny_games:other_shape gave a frame of uint8 (5, 8, 1), declared uint8 (8, 8, 1)"),
         ("other_dtype", "tiny_games:other_dtype gave a frame of float64 (8, 8, 1), declared uint8 (8, 8, 1)"),
         ("no_array", "tiny_games:no_array gave a dict for a frame, declared uint8 (8, 8, 1)"),
+        ("reward_nan", "tiny_games:reward_nan gave a reward of nan, expected a finite number (float32); correct what"),
+        ("reward_inf", "tiny_games:reward_inf gave a reward of -inf, expected"),
+        ("reward_huge", "tiny_games:reward_huge gave a reward of 1e+39, expected"),
+        ("reward_none", "tiny_games:reward_none gave a reward of None, expected"),
+        ("reward_array", "tiny_games:reward_array gave a reward of array([[0., 0., 0.], [0., 0., 0.]]), expected"),
     ],
 )
 def test_a_fault_of_a_running_game_is_one_sentence_and_ends_all_copies(game, sentence, in_workers, capfd):
-    """The exception of the first does not pickle: fails, by hanging, if it is left to Gymnasium's queue."""
+    """The exception of the first does not pickle: fails, by hanging, if it is left to Gymnasium's queue. Rewards that
+    are no finite numbers fail if they reach the learner, whose weights they would end."""
     engine = start(f"tiny_games:{game}", in_workers=in_workers)
     engine.act(np.zeros(3, np.int32))
     with pytest.raises(UsageError) as error:

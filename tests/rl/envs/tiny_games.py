@@ -151,6 +151,22 @@ def no_array():
     return Tiny(fault=lambda frame: {"image": frame})
 
 
+def _rewarding(reward):
+    class Rewarding(Tiny):
+        def step(self, action):
+            frame, usual, *others = super().step(action)
+            return frame, reward if self.steps == 2 else usual, *others
+
+    return Rewarding
+
+
+reward_nan = _rewarding(float("nan"))
+reward_inf = _rewarding(float("-inf"))
+reward_huge = _rewarding(1e39)
+reward_none = _rewarding(None)
+reward_array = _rewarding(np.zeros((2, 3)))
+
+
 made = 0
 
 

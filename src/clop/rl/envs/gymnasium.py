@@ -8,6 +8,7 @@ when it is used.
 
 import contextlib
 import functools
+import math
 import multiprocessing
 import multiprocessing.util
 import os
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from clop import machine
 from clop.errors import UsageError
-from clop.rl.envs.gymnasium_spec import blaming, close_quietly, described, make, spec_of
+from clop.rl.envs.gymnasium_spec import blaming, close_quietly, described, make, shortened, spec_of
 from clop.rl.envs.spec import EnvSpec
 from clop.rl.games import INT32_MAX
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from gymnasium import Env
 
 _SUCCESS = ("is_success", "success")  # names under which games report in their info that a level is solved
+_MAX_REWARD = float(np.finfo(np.float32).max)
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -270,7 +272,7 @@ class _Levels:
         try:
             with blaming(f"step of {self._game}"):
                 frame, reward, terminated, truncated, info = self._env.step(self._first_action + action)
-                reward, terminated, truncated = float(reward), bool(terminated), bool(truncated)
+                reward, terminated, truncated = self._number(reward), bool(terminated), bool(truncated)
                 if not (terminated or truncated):
                     return self._checked(frame), reward, False, False, {}
                 solved = next((info[name] for name in _SUCCESS if name in info), terminated and reward > 0)
@@ -310,6 +312,18 @@ class _Levels:
                 "correct its observation_space or its frames"
             )
         return frame
+
+    def _number(self, reward: Any) -> float:
+        try:
+            number = float(reward)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not abs(number) <= _MAX_REWARD:  # which is so for nan too
+            raise UsageError(
+                f"{self._game} gave a reward of {shortened(repr(reward), 60)}, expected a finite number (float32); "
+                "correct what its step returns"
+            )
+        return number
 
     def _told(self, error: UsageError) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         return np.zeros(self._spec.obs_shape, np.uint8), {"error": str(error)}

@@ -157,8 +157,13 @@ def blaming(whom: str) -> Iterator[None]:
 
 def described(error: BaseException) -> str:
     """An exception in a few words."""
-    text = textwrap.shorten(str(error), 300, placeholder=" …")
+    text = shortened(error, 300)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def shortened(value: object, width: int = 120) -> str:
+    """One line."""
+    return textwrap.shorten(str(value), width, placeholder=" …")
 
 
 def close_quietly(env: "Env[Any, Any]") -> None:
@@ -174,7 +179,7 @@ def spec_of(env: "Env[Any, Any]", game: str) -> EnvSpec:
         shows, takes = env.observation_space, env.action_space
     if advice := _advice_on_frames(shows):
         raise UsageError(
-            f"{game} shows {_shortened(shows)}, and clop learns from uint8 images (H, W, C) with 1 to "
+            f"{game} shows {shortened(shows)}, and clop learns from uint8 images (H, W, C) with 1 to "
             f"{_MAX_CHANNELS} channels; {advice}"
         )
     if not isinstance(takes, Discrete):
@@ -183,7 +188,7 @@ def spec_of(env: "Env[Any, Any]", game: str) -> EnvSpec:
             if isinstance(takes, Box)
             else "make them one Discrete by a wrapper: --wrapper module:Class"
         )
-        raise UsageError(f"{game} takes {_shortened(takes)}, and clop trains Discrete actions only; {advice}")
+        raise UsageError(f"{game} takes {shortened(takes)}, and clop trains Discrete actions only; {advice}")
     height, width, channels = shows.shape or ()
     with blaming(game):
         names, time_limit = _action_names(env, int(takes.start), int(takes.n)), _time_limit(env)
@@ -208,10 +213,6 @@ def _advice_on_frames(space: Any) -> str | None:
     if space.dtype != np.uint8:
         return f"make it uint8 from 0 to 255 {by_wrapper}"
     return None
-
-
-def _shortened(space: object) -> str:
-    return textwrap.shorten(str(space), 120, placeholder=" …")
 
 
 def _action_names(env: "Env[Any, Any]", first: int, count: int) -> tuple[str, ...]:
