@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("gymnasium")
@@ -134,6 +135,21 @@ def test_wrappers_are_part_of_the_run(tmp_path):
     assert main(train("tiny_games:make", out, LARGE, "--wrapper", "tiny_games:Twice")) == 0
     assert RunFolder(out).config["wrappers"] == ["clop_test_wrappers:Large", "tiny_games:Twice"]
     assert load_agent(out).spec.obs_shape == (32, 32, 2)
+
+
+def test_an_agent_gives_the_actions_of_the_game_itself(tmp_path):
+    """Of a game that counts them from 1. Fails if they count from 0, or where an export from before this was known is
+    refused."""
+    out, export = tmp_path / "run", tmp_path / "export"
+    assert main(train("tiny_games:OneBased", out, LARGE)) == 0
+    assert main(["export", str(out), "--to", "safetensors", "--out", str(export), "--frames", "100"]) == 0
+    frames = np.random.default_rng(0).integers(0, 256, (99, 32, 32, 1), np.uint8)
+    for agent in (load_agent(out), load_agent(export)):
+        assert set(agent.act(frames).tolist()) == {1, 2, 3}
+    about = json.loads((export / "config.json").read_text())
+    assert about["spec"].pop("first_action") == 1
+    (export / "config.json").write_text(json.dumps(about))
+    assert set(load_agent(export).act(frames).tolist()) == {0, 1, 2}
 
 
 def test_a_run_on_a_game_of_ones_own_goes_on_with_new_episodes_and_says_so(tmp_path, monkeypatch, capsys):

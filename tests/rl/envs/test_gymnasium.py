@@ -182,6 +182,7 @@ def test_spec_tells_actions_and_time_limit(tiny):
 
 def test_actions_that_do_not_begin_at_zero_are_moved():
     """The game refuses an action outside its space, and rewards with the action."""
+    assert (spec("tiny_games:make", ()).first_action, spec("tiny_games:OneBased", ()).first_action) == (0, 1)
     engine = start("tiny_games:OneBased")
     engine.act(np.array([0, 1, 2], np.int32))
     assert engine.rewards.tolist() == [1, 2, 3]

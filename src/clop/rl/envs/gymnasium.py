@@ -254,7 +254,7 @@ class _Levels:
         self._game, self._wrappers, self._spec, self._levels = game, wrappers, spec, levels
         self._random = np.random.default_rng(seed)
         self._env: Env[Any, Any] | None = None
-        self._first_action: np.int64 = np.int64(0)
+        self._first_action = np.int64(spec.first_action)
 
     def reset(self, *, seed: object = None, options: object = None) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         level = int(self._random.integers(*self._levels))
@@ -299,7 +299,7 @@ class _Levels:
         except UsageError:
             close_quietly(env)
             raise
-        self._first_action = env.action_space.start  # type: ignore[attr-defined]  # Discrete, as spec_of has seen
+        self._first_action = np.int64(spec.first_action)
         return env
 
     def _checked(self, frame: Any) -> NDArray[np.uint8]:

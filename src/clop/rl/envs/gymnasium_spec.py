@@ -190,9 +190,10 @@ def spec_of(env: "Env[Any, Any]", game: str) -> EnvSpec:
         )
         raise UsageError(f"{game} takes {shortened(takes)}, and clop trains Discrete actions only; {advice}")
     height, width, channels = shows.shape or ()
+    first, count = int(takes.start), int(takes.n)
     with blaming(game):
-        names, time_limit = _action_names(env, int(takes.start), int(takes.n)), _time_limit(env)
-    return EnvSpec((height, width, channels), int(takes.n), 0, names, time_limit)
+        names, time_limit = _action_names(env, first, count), _time_limit(env)
+    return EnvSpec((height, width, channels), count, 0, names, time_limit, first)
 
 
 def _advice_on_frames(space: Any) -> str | None:

@@ -1,6 +1,7 @@
 """What an environment is, and what it says: EnvSpec, and the records that games return.
 
-Nothing outside this folder knows the size of a frame, the number of actions, or which of them does nothing.
+Nothing outside this folder knows the size of a frame, the number of actions, or which of them does nothing. Actions
+count from 0 everywhere; only the game itself, and whoever asks an agent from outside, sees the game's own numbers.
 """
 
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ class EnvSpec:
     """What the actions do, where that is known."""
     time_limit: int | None = None
     """Steps after which an episode ends as if lost, None where that is not known."""
+    first_action: int = 0
+    """What the game itself calls action 0."""
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
