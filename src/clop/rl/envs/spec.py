@@ -20,7 +20,10 @@ class EnvSpec:
     """Height, width and channels of a frame of bytes."""
     num_actions: int
     noop: int = 0
-    """The action for games that nobody watches any more; one that does nothing, where there is one."""
+    """Played in copies that have all their episodes while an evaluation waits for others; those steps do not count.
+
+    Procgen's does nothing. Of other games none is known, and theirs is action 0, whatever it does.
+    """
     action_names: tuple[str, ...] = ()
     """What the actions do, where that is known."""
     time_limit: int | None = None
