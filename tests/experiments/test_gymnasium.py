@@ -187,7 +187,7 @@ def test_a_game_that_begins_alike_whatever_its_seed_is_warned_of(tmp_path, capsy
     [
         ("tiny_games:raises", (), "tiny_games:raises raised RuntimeError: no graphics card"),
         ("tiny_games:makee", (), "did you mean 'make'?"),
-        ("tiny_games:shows_dict", (), "--wrapper minigrid.wrappers:ImgObsWrapper"),
+        ("tiny_games:shows_dict", (), "pick out the image by a wrapper: --wrapper module:Class"),
         (
             "tiny_games:make",
             ("--wrapper", "tiny_games:Twise"),

@@ -209,15 +209,16 @@ def test_a_game_in_the_current_folder_is_found(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("game", "parts"),
     [
-        ("shows_dict", ("Dict('image'", "--wrapper minigrid.wrappers:ImgObsWrapper")),
-        ("shows_tuple", ("Tuple(Box", "pick the image")),
+        ("shows_dict", ("Dict('image'", "; pick out the image by a wrapper: --wrapper module:Class")),
+        ("LikeMiniGrid", (" --wrapper minigrid.wrappers:RGBImgObsWrapper --wrapper minigrid.wrappers:ImgObsWrapper",)),
+        ("shows_tuple", ("Tuple(Box", "pick out the image")),
         ("shows_gray", ("(8, 8)", "add a channel axis")),
         ("shows_floats", ("float32", "uint8 from 0 to 255")),
         ("shows_channels_first", ("(3, 64, 64)", "move the channels last")),
         ("shows_many_channels", ("(64, 64, 17)", "show fewer channels")),
         ("shows_numbers", ("(4,)", "show an image")),
         ("shows_discrete", ("Discrete(5)", "show an image")),
-        ("takes_numbers", ("(2,)", "Stable-Baselines3")),
+        ("takes_numbers", ("(2,)", "clop.sb3.ClopCnnPolicy", "docs/recipes.md")),
         ("takes_pairs", ("MultiDiscrete([2 3])", "make them one Discrete")),
     ],
 )
@@ -231,10 +232,13 @@ def test_a_refused_space_is_named_with_what_to_do(game, parts):
 @pytest.mark.parametrize(
     ("game", "sentence"),
     [
-        ("tiny_games:raises", "tiny_games:raises raised RuntimeError: no graphics card"),
+        (
+            "tiny_games:raises",
+            "raises raised RuntimeError: no graphics card; correct that, or run it without clop to see where",
+        ),
         ("tiny_games:wants_to_exit", "tiny_games:wants_to_exit raised SystemExit: bye"),
-        ("tiny_games:not_an_env", "tiny_games:not_an_env gave a int, expected a gymnasium.Env"),
-        ("tiny_games:constant", "the game tiny_games:constant is a int, expected a function or class"),
+        ("tiny_games:not_an_env", "tiny_games:not_an_env gave an object of type int, expected a gymnasium.Env"),
+        ("tiny_games:constant", "the game tiny_games:constant is of type int, expected a function or class"),
         ("tiny_games:makee", "tiny_games has no 'makee' for the game tiny_games:makee; did you mean 'make'?"),
         ("tiny_gams:make", "there is no module 'tiny_gams' for the game; did you mean 'tiny_games'?"),
         ("clop.eror:make", "there is no module 'clop.eror' for the game; did you mean 'clop.errors'?"),
@@ -273,7 +277,7 @@ def test_a_module_that_misses_another_one_is_not_taken_for_missing(tmp_path, mon
         ("step_raises", "step of tiny_games:step_raises raised UnpicklableError: out of lives"),
         ("other_shape", "tiny_games:other_shape gave a frame of uint8 (5, 8, 1), declared uint8 (8, 8, 1)"),
         ("other_dtype", "tiny_games:other_dtype gave a frame of float64 (8, 8, 1), declared uint8 (8, 8, 1)"),
-        ("no_array", "tiny_games:no_array gave a dict for a frame, declared uint8 (8, 8, 1)"),
+        ("no_array", "tiny_games:no_array gave a frame of type dict, declared uint8 (8, 8, 1); correct"),
         ("reward_nan", "tiny_games:reward_nan gave a reward of nan, expected a finite number (float32); correct what"),
         ("reward_inf", "tiny_games:reward_inf gave a reward of -inf, expected"),
         ("reward_huge", "tiny_games:reward_huge gave a reward of 1e+39, expected"),

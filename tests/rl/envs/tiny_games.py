@@ -91,6 +91,11 @@ class OneBased(Tiny):
     action_space = Discrete(3, start=1)
 
 
+class LikeMiniGrid(Tiny):
+    __module__ = "minigrid.minigrid_env"
+    observation_space = Dict({"image": Box(0, 255, SHAPE, np.uint8)})
+
+
 def raises():
     raise RuntimeError("no\ngraphics card")
 

@@ -305,7 +305,10 @@ class _Levels:
     def _checked(self, frame: Any) -> NDArray[np.uint8]:
         declared = self._spec.obs_shape
         if not isinstance(frame, np.ndarray):
-            raise UsageError(f"{self._game} gave a {type(frame).__name__} for a frame, declared uint8 {declared}")
+            raise UsageError(
+                f"{self._game} gave a frame of type {type(frame).__name__}, declared uint8 {declared}; "
+                "correct its observation_space or its frames"
+            )
         if frame.shape != declared or frame.dtype != np.uint8:
             raise UsageError(
                 f"{self._game} gave a frame of {frame.dtype} {frame.shape}, declared uint8 {declared}; "
