@@ -1,4 +1,4 @@
-"""The machine a run is on: what it is, and one thing that makes training on it faster."""
+"""The machine a run is on: what it is, and two things that a process may ask of it."""
 
 import ctypes
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
+_PR_SET_PDEATHSIG = 1  # of Linux' prctl.h
 
 
 def describe() -> dict[str, Any]:
@@ -70,6 +71,18 @@ def keep_memory() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, -1)
+
+
+def end_with(parent: int, number: int) -> None:
+    """Have the system send this process a signal when its parent is gone, or the thread of it that started this one.
+
+    Only Linux can; elsewhere this process runs on.
+    """
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # it was faster
+        os.kill(os.getpid(), number)
 
 
 def _processor() -> str:

@@ -3,8 +3,14 @@
 import importlib.util
 import json
 import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("gymnasium")
@@ -131,6 +137,21 @@ def test_wrappers_are_part_of_the_run(tmp_path):
     assert load_agent(out).spec.obs_shape == (32, 32, 2)
 
 
+def test_an_agent_gives_the_actions_of_the_game_itself(tmp_path):
+    """Of a game that counts them from 1. Fails if they count from 0, or where an export from before this was known is
+    refused."""
+    out, export = tmp_path / "run", tmp_path / "export"
+    assert main(train("tiny_games:OneBased", out, LARGE)) == 0
+    assert main(["export", str(out), "--to", "safetensors", "--out", str(export), "--frames", "100"]) == 0
+    frames = np.random.default_rng(0).integers(0, 256, (99, 32, 32, 1), np.uint8)
+    for agent in (load_agent(out), load_agent(export)):
+        assert set(agent.act(frames).tolist()) == {1, 2, 3}
+    about = json.loads((export / "config.json").read_text())
+    assert about["spec"].pop("first_action") == 1
+    (export / "config.json").write_text(json.dumps(about))
+    assert set(load_agent(export).act(frames).tolist()) == {0, 1, 2}
+
+
 def test_a_run_on_a_game_of_ones_own_goes_on_with_new_episodes_and_says_so(tmp_path, monkeypatch, capsys):
     """Fails if the loop asks for what these games cannot give, their state, or is silent about it."""
     out, iterate = tmp_path / "run", Learner.iterate
@@ -166,7 +187,7 @@ def test_a_game_that_begins_alike_whatever_its_seed_is_warned_of(tmp_path, capsy
     [
         ("tiny_games:raises", (), "tiny_games:raises raised RuntimeError: no graphics card"),
         ("tiny_games:makee", (), "did you mean 'make'?"),
-        ("tiny_games:shows_dict", (), "--wrapper minigrid.wrappers:ImgObsWrapper"),
+        ("tiny_games:shows_dict", (), "pick out the image by a wrapper: --wrapper module:Class"),
         (
             "tiny_games:make",
             ("--wrapper", "tiny_games:Twise"),
@@ -236,6 +257,34 @@ def test_a_run_that_fails_leaves_no_game_behind(tmp_path):
             run(config, tmp_path / "run")
     assert multiprocessing.active_children() == []
     del error
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_a_run_whose_whole_group_is_terminated_saves_as_one_does_alone(tmp_path):
+    """Schedulers end all processes of a job at once. Fails if the games die of it before the learner has saved."""
+    out = tmp_path / "run"
+    words = train("tiny_games:make", out, LARGE, backend="gymnasium-async", total_timesteps=800_000)
+    path = os.pathsep.join(sys.path)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clop", *words],
+        env=os.environ | {"PYTHONPATH": path},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    run = RunFolder(out)
+    while not run.metrics():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    games = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(games) == 2
+    os.killpg(process.pid, signal.SIGTERM)
+    _, errors = process.communicate(timeout=600)
+    assert process.returncode == 2
+    steps = run.metrics()[-1]["env_steps"]
+    assert errors.splitlines()[-1] == f"clop: stopped after {steps} steps; go on with: clop train --resume {out}"
+    assert run.load()["iteration"] == run.metrics()[-1]["iteration"]
+    assert not any(Path(f"/proc/{pid}").exists() for pid in games)
 
 
 @with_minigrid

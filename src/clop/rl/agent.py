@@ -36,14 +36,15 @@ class Agent:
             greedy: Whether to take the most probable actions instead of sampled ones.
 
         Returns:
-            (N,) integers
+            (N,) integers, the game's own: a game whose space is ``Discrete(3, start=1)`` gets 1, 2 and 3.
         """
         frames = np.asarray(obs)
         if frames.dtype != np.uint8 or frames.ndim != 4 or frames.shape[1:] != self.spec.obs_shape:
             expected = ", ".join(map(str, self.spec.obs_shape))
             raise UsageError(f"expected uint8 frames of shape (N, {expected}), got {frames.dtype} of {frames.shape}")
         with in_evaluation(self.model):
-            return choose_actions(self(torch.from_numpy(frames)), greedy, self.action_rng).numpy()
+            actions = choose_actions(self(torch.from_numpy(frames)), greedy, self.action_rng)
+        return actions.numpy() + self.spec.first_action
 
     def __call__(self, obs: Tensor) -> Output:
         """Policy and value on uint8 frames (E, H, W, C), on the CPU; to be called inside :meth:`playing`."""

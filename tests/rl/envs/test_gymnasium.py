@@ -3,10 +3,12 @@
 import importlib.util
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,8 @@ import pytest
 pytest.importorskip("gymnasium")
 
 from clop.errors import UsageError
+from clop.experiments.interrupts import handling
+from clop.rl.envs import gymnasium as gymnasium_engine
 from clop.rl.envs.gymnasium import GymnasiumEngine, alike_warning
 from clop.rl.envs.gymnasium_spec import spec
 
@@ -178,6 +182,7 @@ def test_spec_tells_actions_and_time_limit(tiny):
 
 def test_actions_that_do_not_begin_at_zero_are_moved():
     """The game refuses an action outside its space, and rewards with the action."""
+    assert (spec("tiny_games:make", ()).first_action, spec("tiny_games:OneBased", ()).first_action) == (0, 1)
     engine = start("tiny_games:OneBased")
     engine.act(np.array([0, 1, 2], np.int32))
     assert engine.rewards.tolist() == [1, 2, 3]
@@ -204,15 +209,16 @@ def test_a_game_in_the_current_folder_is_found(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("game", "parts"),
     [
-        ("shows_dict", ("Dict('image'", "--wrapper minigrid.wrappers:ImgObsWrapper")),
-        ("shows_tuple", ("Tuple(Box", "pick the image")),
+        ("shows_dict", ("Dict('image'", "; pick out the image by a wrapper: --wrapper module:Class")),
+        ("LikeMiniGrid", (" --wrapper minigrid.wrappers:RGBImgObsWrapper --wrapper minigrid.wrappers:ImgObsWrapper",)),
+        ("shows_tuple", ("Tuple(Box", "pick out the image")),
         ("shows_gray", ("(8, 8)", "add a channel axis")),
         ("shows_floats", ("float32", "uint8 from 0 to 255")),
         ("shows_channels_first", ("(3, 64, 64)", "move the channels last")),
         ("shows_many_channels", ("(64, 64, 17)", "show fewer channels")),
         ("shows_numbers", ("(4,)", "show an image")),
         ("shows_discrete", ("Discrete(5)", "show an image")),
-        ("takes_numbers", ("(2,)", "Stable-Baselines3")),
+        ("takes_numbers", ("(2,)", "clop.sb3.ClopCnnPolicy", "docs/recipes.md")),
         ("takes_pairs", ("MultiDiscrete([2 3])", "make them one Discrete")),
     ],
 )
@@ -226,10 +232,13 @@ def test_a_refused_space_is_named_with_what_to_do(game, parts):
 @pytest.mark.parametrize(
     ("game", "sentence"),
     [
-        ("tiny_games:raises", "tiny_games:raises raised RuntimeError: no graphics card"),
+        (
+            "tiny_games:raises",
+            "raises raised RuntimeError: no graphics card; correct that, or run it without clop to see where",
+        ),
         ("tiny_games:wants_to_exit", "tiny_games:wants_to_exit raised SystemExit: bye"),
-        ("tiny_games:not_an_env", "tiny_games:not_an_env gave a int, expected a gymnasium.Env"),
-        ("tiny_games:constant", "the game tiny_games:constant is a int, expected a function or class"),
+        ("tiny_games:not_an_env", "tiny_games:not_an_env gave an object of type int, expected a gymnasium.Env"),
+        ("tiny_games:constant", "the game tiny_games:constant is of type int, expected a function or class"),
         ("tiny_games:makee", "tiny_games has no 'makee' for the game tiny_games:makee; did you mean 'make'?"),
         ("tiny_gams:make", "there is no module 'tiny_gams' for the game; did you mean 'tiny_games'?"),
         ("clop.eror:make", "there is no module 'clop.eror' for the game; did you mean 'clop.errors'?"),
@@ -268,11 +277,17 @@ def test_a_module_that_misses_another_one_is_not_taken_for_missing(tmp_path, mon
         ("step_raises", "step of tiny_games:step_raises raised UnpicklableError: out of lives"),
         ("other_shape", "tiny_games:other_shape gave a frame of uint8 (5, 8, 1), declared uint8 (8, 8, 1)"),
         ("other_dtype", "tiny_games:other_dtype gave a frame of float64 (8, 8, 1), declared uint8 (8, 8, 1)"),
-        ("no_array", "tiny_games:no_array gave a dict for a frame, declared uint8 (8, 8, 1)"),
+        ("no_array", "tiny_games:no_array gave a frame of type dict, declared uint8 (8, 8, 1); correct"),
+        ("reward_nan", "tiny_games:reward_nan gave a reward of nan, expected a finite number (float32); correct what"),
+        ("reward_inf", "tiny_games:reward_inf gave a reward of -inf, expected"),
+        ("reward_huge", "tiny_games:reward_huge gave a reward of 1e+39, expected"),
+        ("reward_none", "tiny_games:reward_none gave a reward of None, expected"),
+        ("reward_array", "tiny_games:reward_array gave a reward of array([[0., 0., 0.], [0., 0., 0.]]), expected"),
     ],
 )
 def test_a_fault_of_a_running_game_is_one_sentence_and_ends_all_copies(game, sentence, in_workers, capfd):
-    """The exception of the first does not pickle: fails, by hanging, if it is left to Gymnasium's queue."""
+    """The exception of the first does not pickle: fails, by hanging, if it is left to Gymnasium's queue. Rewards that
+    are no finite numbers fail if they reach the learner, whose weights they would end."""
     engine = start(f"tiny_games:{game}", in_workers=in_workers)
     engine.act(np.zeros(3, np.int32))
     with pytest.raises(UsageError) as error:
@@ -330,11 +345,53 @@ def test_an_interrupt_in_the_game_is_no_fault_of_the_game():
     engine.close()
 
 
-def test_an_interrupt_from_the_terminal_does_not_reach_the_games():
-    """It goes to all processes of the terminal; fails if the games die of it before the learner has saved."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_from_the_terminal_or_a_scheduler_does_not_end_the_games(number):
+    """It goes to all processes of the group; fails if the games die of it before the learner has saved."""
     engine = start(in_workers=True)
     for process in multiprocessing.active_children():
-        os.kill(process.pid, signal.SIGINT)
+        os.kill(process.pid, number)
+    engine.act(np.zeros(3, np.int32))
+    engine.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
+def test_a_signal_to_a_process_that_has_just_been_forked_is_no_signal_to_the_learner(monkeypatch, capfd):
+    """Fails if it meets the learner's handlers before its own are set, or if signals stay blocked here or there."""
+    work, handled, before = gymnasium_engine._worker, [], blocked("self")
+
+    def signalled(*arguments):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        assert not handled
+        work(*arguments)
+
+    monkeypatch.setattr(gymnasium_engine, "_worker", signalled)
+    with handling(lambda *_: handled.append(os.getpid())):
+        engine = start(in_workers=True)
+        for pid in ("self", *(process.pid for process in multiprocessing.active_children())):
+            assert blocked(pid) == before
+        engine.act(np.zeros(3, np.int32))
+        engine.close()
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
+def test_a_process_that_ends_with_its_games_open_does_not_wait_for_them():
+    """Fails, by hanging, if nothing but SIGTERM is sent to the games, which do not heed it."""
+    engines = []  # kept, or the games would be closed when the job is done
+    other = multiprocessing.get_context("fork").Process(target=lambda: engines.append(start(in_workers=True)))
+    other.start()
+    other.join(60)
+    ended, _ = other.exitcode, other.kill()
+    assert ended == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
+def test_programs_that_a_game_starts_can_be_terminated():
+    """Fails, by hanging, if the games ignore SIGTERM in the way that what they start inherits."""
+    engine = start("tiny_games:starts_a_program", in_workers=True)
+    engine.act(np.zeros(3, np.int32))
     engine.act(np.zeros(3, np.int32))
     engine.close()
 
@@ -347,15 +404,19 @@ def test_closing_twice_is_harmless():
 
 
 PLAY = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
+import os, sys, threading
+folder, game = sys.argv[1:]
+sys.path.insert(0, folder)
 import multiprocessing
+import numpy as np
 from clop.rl.envs.gymnasium import GymnasiumEngine
 from clop.rl.envs.gymnasium_spec import spec
 def body():
-    engine = GymnasiumEngine("tiny_games:make", (), spec("tiny_games:make", ()), 3, 0, 200, 0, True)
+    engine = GymnasiumEngine(game, (), spec(game, ()), 3, 0, 200, 0, True)
     print(*(process.pid for process in multiprocessing.active_children()), flush=True)
-    os.kill(os.getpid(), 9)
+    threading.Timer(0.2, os.kill, (os.getpid(), 9)).start()
+    while True:
+        engine.act(np.zeros(3, np.int32))
 other = multiprocessing.get_context("fork").Process(target=body, daemon=True)
 other.start()
 other.join()
@@ -363,19 +424,38 @@ other.join()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
-def test_games_of_a_learner_that_is_killed_end_with_it_silently():
-    """The learner is itself a process that may have no children, as all but the first of several are."""
-    # The pipes are read to their end, so this returns when the last process is gone.
-    code = [sys.executable, "-c", PLAY, str(FOLDER)]
-    done = subprocess.run(code, capture_output=True, text=True, timeout=600, check=False)
-    assert done.stderr == ""
-    pids = [int(pid) for pid in done.stdout.split()]
-    assert len(pids) == 3
-    for pid in pids:
-        deadline = time.monotonic() + 120
-        while running(pid) and time.monotonic() < deadline:
+@pytest.mark.parametrize("game", ["make", "hangs"])
+def test_games_of_a_learner_that_is_killed_end_with_it_silently(game):
+    """The learner is itself a process that may have no children, as all but the first of several are.
+
+    Fails for a game that hangs if it would have to look at its pipe to see that the learner is gone.
+    """
+    code = [sys.executable, "-c", PLAY, str(FOLDER), f"tiny_games:{game}"]
+    with subprocess.Popen(code, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        process.wait(600)
+        deadline = time.monotonic() + 30
+        while (left := [pid for pid in pids if running(pid)]) and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert not running(pid)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert process.stderr.read() == ""
+    assert len(pids) == 3
+    assert left == []
+
+
+def test_games_that_a_thread_has_started_go_on_when_it_has_ended():
+    """Fails if they are to end with whoever started them, which for Linux is the thread."""
+    with ThreadPoolExecutor(1) as pool:
+        engine = pool.submit(start, in_workers=True).result()
+    for _ in range(5):
+        engine.act(np.zeros(3, np.int32))
+        time.sleep(0.02)
+    engine.close()
+
+
+def blocked(pid):
+    return re.search(r"SigBlk:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())[1]
 
 
 def running(pid):

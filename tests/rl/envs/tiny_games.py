@@ -1,6 +1,8 @@
 """Games of a few pixels that can be told to misbehave; imported by name, also in the processes that play them."""
 
 import os
+import subprocess
+import time
 from enum import IntEnum
 
 import gymnasium
@@ -89,6 +91,11 @@ class OneBased(Tiny):
     action_space = Discrete(3, start=1)
 
 
+class LikeMiniGrid(Tiny):
+    __module__ = "minigrid.minigrid_env"
+    observation_space = Dict({"image": Box(0, 255, SHAPE, np.uint8)})
+
+
 def raises():
     raise RuntimeError("no\ngraphics card")
 
@@ -123,6 +130,20 @@ def dies():
     return Tiny(fault=lambda frame: os._exit(3))
 
 
+def hangs():
+    return Tiny(fault=lambda frame: time.sleep(3600))
+
+
+def starts_a_program():
+    def fault(frame):
+        with subprocess.Popen(["sleep", "30"]) as program:
+            program.terminate()
+        assert program.returncode != 0, "it slept to its end"
+        return frame
+
+    return Tiny(fault=fault)
+
+
 def other_shape():
     return Tiny(fault=lambda frame: frame[:5])
 
@@ -133,6 +154,22 @@ def other_dtype():
 
 def no_array():
     return Tiny(fault=lambda frame: {"image": frame})
+
+
+def _rewarding(reward):
+    class Rewarding(Tiny):
+        def step(self, action):
+            frame, usual, *others = super().step(action)
+            return frame, reward if self.steps == 2 else usual, *others
+
+    return Rewarding
+
+
+reward_nan = _rewarding(float("nan"))
+reward_inf = _rewarding(float("-inf"))
+reward_huge = _rewarding(1e39)
+reward_none = _rewarding(None)
+reward_array = _rewarding(np.zeros((2, 3)))
 
 
 made = 0

@@ -4,9 +4,7 @@ The job comes on the standard input, as :class:`Order` writes it. A worker whose
 saves its state: whoever goes on with the sweep finds nothing running that it did not start.
 """
 
-import ctypes
 import json
-import os
 import signal
 import sys
 import traceback
@@ -14,12 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from clop import machine
 from clop.errors import ResumableError, StoppedError, UsageError
 
 DONE, DIED, MISTAKE, HELD, STOPPED = 0, 1, 3, 4, 5
 """Exit statuses: the run is complete; it can go on; it never can, for its settings are wrong; another writes in it; it
 was asked to stop and has saved its state."""
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,6 @@ def work(order: Order) -> None:
 
         run_processes(TrainConfig.fromdict(order.config), folder, order.device, order.checkpoint_seconds)
         return
-    from clop import machine
     from clop.experiments.vision import run
     from clop.vision.train import VisionConfig
 
@@ -63,7 +60,7 @@ def work(order: Order) -> None:
 
 def main() -> int:
     order = Order(**json.load(sys.stdin))
-    _stop_with(order.parent)
+    machine.end_with(order.parent, signal.SIGTERM)
     from clop.experiments.lease import HeldError
 
     try:
@@ -84,15 +81,6 @@ def main() -> int:
         traceback.print_exc()
         return DIED
     return DONE
-
-
-def _stop_with(parent: int) -> None:
-    """Have the system ask this process to stop when its parent is gone. Only Linux can; elsewhere it runs on."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it was faster
-        sys.exit(DIED)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,8 @@ def make_vec(
 class GamesVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[Any], NDArray[Any]]):
     """Levels of a game as a vector environment; made by :func:`make_vec`.
 
-    An episode that ends is followed by the next in the same step: the observation is the first of the new episode.
+    Actions count from 0, as most learners want them, also where the game's own do not. An episode that ends is followed
+    by the next in the same step: the observation is the first of the new episode.
     ``info`` holds for every step
 
     ``level_seed``

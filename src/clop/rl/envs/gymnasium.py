@@ -8,9 +8,13 @@ when it is used.
 
 import contextlib
 import functools
+import math
 import multiprocessing
+import multiprocessing.util
+import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,15 +22,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from clop import machine
 from clop.errors import UsageError
-from clop.rl.envs.gymnasium_spec import blaming, close_quietly, described, make, spec_of
+from clop.rl.envs.gymnasium_spec import blaming, close_quietly, described, make, shortened, spec_of
 from clop.rl.envs.spec import EnvSpec
 from clop.rl.games import INT32_MAX
 
 if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
     from gymnasium import Env
 
 _SUCCESS = ("is_success", "success")  # names under which games report in their info that a level is solved
+_MAX_REWARD = float(np.finfo(np.float32).max)
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def alike_warning(game: str, frames: Sequence[bytes]) -> str | None:
@@ -125,43 +134,70 @@ def _in_workers(copies: "Sequence[Callable[[], _Levels]]") -> Any:
     from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
     others = multiprocessing.active_children()
+    # For Linux, whoever is started by a thread has lost its parent when that thread is gone; the main one goes last.
+    parent = os.getpid() if threading.current_thread() is threading.main_thread() else None
     try:
-        with _may_have_children(), warnings.catch_warnings():
+        with _holding_back_signals(), _may_have_children(), warnings.catch_warnings():
             # Python 3.12 and later warn of a fork in a process with threads. Those of torch are waiting for work.
             warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
-            return AsyncVectorEnv(
+            vector = AsyncVectorEnv(
                 _as_env_functions(copies),
                 shared_memory=True,
                 copy=False,
                 context="fork" if sys.platform == "linux" else None,
-                worker=_worker,
+                worker=functools.partial(_worker, parent),
                 autoreset_mode=AutoresetMode.SAME_STEP,
             )
     except BaseException as error:
-        for process in multiprocessing.active_children():
-            if process not in others:
-                process.kill()
-                process.join()
+        _kill([process for process in multiprocessing.active_children() if process not in others])
         if isinstance(error, OSError):
             raise UsageError(
                 f"{len(copies)} game processes could not be started ({described(error)}); "
                 "use fewer games or gymnasium-sync"
             ) from error
         raise
+    # A process that ends with its games open sends them SIGTERM, which they do not heed, and waits for them.
+    multiprocessing.util.Finalize(vector, _kill, (vector.processes,), exitpriority=0)
+    return vector
 
 
 def _as_env_functions(copies: "Sequence[Callable[[], _Levels]]") -> "Sequence[Callable[[], Env[Any, Any]]]":
     return copies  # type: ignore[return-value]  # _Levels has what the vector environments use of an Env
 
 
-def _worker(*arguments: Any) -> None:
-    """Gymnasium's own, which ends when we say so, and without a word when we are gone."""
+def _worker(parent: int | None, *arguments: Any) -> None:
+    """Gymnasium's own, which ends when we say so, and without a word when we are gone.
+
+    Then its pipe is closed; a game that hangs in a step would not notice, and ends if it knows its parent.
+    """
     from gymnasium.vector.async_vector_env import _async_worker
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the learner, which may want to save first
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the learner's handlers came along with the fork
+    # Ctrl-C and a scheduler's SIGTERM may go to all processes, and are for the learner, which may want to save first.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _unheeded)  # programs that the game starts inherit no handler, and can be terminated
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+        if parent is not None:
+            machine.end_with(parent, signal.SIGKILL)
     with contextlib.suppress(BrokenPipeError):
         _async_worker(*arguments)
+
+
+def _unheeded(*_: object) -> None:
+    pass
+
+
+@contextlib.contextmanager
+def _holding_back_signals() -> Iterator[None]:
+    """While processes are forked: each begins with our handlers, which would take a signal to it for one to us."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
@@ -182,16 +218,20 @@ def _may_have_children() -> Iterator[None]:
 def _end(vector: Any) -> None:
     """End what ``close`` has left, or all where it cannot be called: after an error it could wait for ever."""
     if hasattr(vector, "processes"):
-        for process in vector.processes:
-            process.kill()
-        for process in vector.processes:
-            process.join()
+        _kill(vector.processes)
         for pipe in vector.parent_pipes:
             if pipe is not None:
                 pipe.close()
         vector.closed = True
     else:
         vector.close()
+
+
+def _kill(processes: "Sequence[BaseProcess]") -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join()
 
 
 class _Levels:
@@ -214,7 +254,7 @@ class _Levels:
         self._game, self._wrappers, self._spec, self._levels = game, wrappers, spec, levels
         self._random = np.random.default_rng(seed)
         self._env: Env[Any, Any] | None = None
-        self._first_action: np.int64 = np.int64(0)
+        self._first_action = np.int64(spec.first_action)
 
     def reset(self, *, seed: object = None, options: object = None) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         level = int(self._random.integers(*self._levels))
@@ -232,7 +272,7 @@ class _Levels:
         try:
             with blaming(f"step of {self._game}"):
                 frame, reward, terminated, truncated, info = self._env.step(self._first_action + action)
-                reward, terminated, truncated = float(reward), bool(terminated), bool(truncated)
+                reward, terminated, truncated = self._number(reward), bool(terminated), bool(truncated)
                 if not (terminated or truncated):
                     return self._checked(frame), reward, False, False, {}
                 solved = next((info[name] for name in _SUCCESS if name in info), terminated and reward > 0)
@@ -259,19 +299,34 @@ class _Levels:
         except UsageError:
             close_quietly(env)
             raise
-        self._first_action = env.action_space.start  # type: ignore[attr-defined]  # Discrete, as spec_of has seen
+        self._first_action = np.int64(spec.first_action)
         return env
 
     def _checked(self, frame: Any) -> NDArray[np.uint8]:
         declared = self._spec.obs_shape
         if not isinstance(frame, np.ndarray):
-            raise UsageError(f"{self._game} gave a {type(frame).__name__} for a frame, declared uint8 {declared}")
+            raise UsageError(
+                f"{self._game} gave a frame of type {type(frame).__name__}, declared uint8 {declared}; "
+                "correct its observation_space or its frames"
+            )
         if frame.shape != declared or frame.dtype != np.uint8:
             raise UsageError(
                 f"{self._game} gave a frame of {frame.dtype} {frame.shape}, declared uint8 {declared}; "
                 "correct its observation_space or its frames"
             )
         return frame
+
+    def _number(self, reward: Any) -> float:
+        try:
+            number = float(reward)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not abs(number) <= _MAX_REWARD:  # which is so for nan too
+            raise UsageError(
+                f"{self._game} gave a reward of {shortened(repr(reward), 60)}, expected a finite number (float32); "
+                "correct what its step returns"
+            )
+        return number
 
     def _told(self, error: UsageError) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         return np.zeros(self._spec.obs_shape, np.uint8), {"error": str(error)}

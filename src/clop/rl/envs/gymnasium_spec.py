@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _ID = "gymnasium:"
 _MAX_CHANNELS = 16
+_MINIGRID_WRAPPERS = "--wrapper minigrid.wrappers:RGBImgObsWrapper --wrapper minigrid.wrappers:ImgObsWrapper"
 
 
 @functools.lru_cache(maxsize=16)
@@ -73,7 +74,7 @@ def _as_env(made: object, source: str) -> "Env[Any, Any]":
     import gymnasium
 
     if not isinstance(made, gymnasium.Env):
-        raise UsageError(f"{source} gave a {type(made).__name__}, expected a gymnasium.Env")
+        raise UsageError(f"{source} gave an object of type {type(made).__name__}, expected a gymnasium.Env")
     return made
 
 
@@ -108,7 +109,7 @@ def _found(path: str, what: str) -> Callable[..., Any]:
         hint = _near(name, known) or "look for its name in the module"
         raise UsageError(f"{module_name} has no {name!r} for the {what} {path}; {hint}")
     if not callable(found):
-        raise UsageError(f"the {what} {path} is a {type(found).__name__}, expected a function or class")
+        raise UsageError(f"the {what} {path} is of type {type(found).__name__}, expected a function or class")
     return found
 
 
@@ -152,13 +153,20 @@ def blaming(whom: str) -> Iterator[None]:
     except UsageError:
         raise
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{whom} raised {described(error)}") from error
+        raise UsageError(
+            f"{whom} raised {described(error)}; correct that, or run it without clop to see where"
+        ) from error
 
 
 def described(error: BaseException) -> str:
     """An exception in a few words."""
-    text = textwrap.shorten(str(error), 300, placeholder=" …")
+    text = shortened(error, 300)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def shortened(value: object, width: int = 120) -> str:
+    """One line."""
+    return textwrap.shorten(str(value), width, placeholder=" …")
 
 
 def close_quietly(env: "Env[Any, Any]") -> None:
@@ -172,31 +180,34 @@ def spec_of(env: "Env[Any, Any]", game: str) -> EnvSpec:
 
     with blaming(game):
         shows, takes = env.observation_space, env.action_space
-    if advice := _advice_on_frames(shows):
+    if advice := _advice_on_frames(shows, env):
         raise UsageError(
-            f"{game} shows {_shortened(shows)}, and clop learns from uint8 images (H, W, C) with 1 to "
+            f"{game} shows {shortened(shows)}, and clop learns from uint8 images (H, W, C) with 1 to "
             f"{_MAX_CHANNELS} channels; {advice}"
         )
     if not isinstance(takes, Discrete):
         advice = (
-            "for continuous actions, use clop's policy for Stable-Baselines3"
+            "for continuous actions, train clop.sb3.ClopCnnPolicy with Stable-Baselines3: see docs/recipes.md"
             if isinstance(takes, Box)
             else "make them one Discrete by a wrapper: --wrapper module:Class"
         )
-        raise UsageError(f"{game} takes {_shortened(takes)}, and clop trains Discrete actions only; {advice}")
+        raise UsageError(f"{game} takes {shortened(takes)}, and clop trains Discrete actions only; {advice}")
     height, width, channels = shows.shape or ()
+    first, count = int(takes.start), int(takes.n)
     with blaming(game):
-        names, time_limit = _action_names(env, int(takes.start), int(takes.n)), _time_limit(env)
-    return EnvSpec((height, width, channels), int(takes.n), 0, names, time_limit)
+        names, time_limit = _action_names(env, first, count), _time_limit(env)
+    return EnvSpec((height, width, channels), count, 0, names, time_limit, first)
 
 
-def _advice_on_frames(space: Any) -> str | None:
+def _advice_on_frames(space: Any, env: "Env[Any, Any]") -> str | None:
     """What to do about observations that are no images, None if they are."""
     from gymnasium.spaces import Box, Dict, Tuple
 
     by_wrapper = "by a wrapper: --wrapper module:Class"
     if isinstance(space, Dict | Tuple):
-        return "pick the image by a wrapper, such as --wrapper minigrid.wrappers:ImgObsWrapper"
+        if any(kind.__module__.partition(".")[0] == "minigrid" for kind in type(env.unwrapped).__mro__):
+            return f"draw and pick the image by {_MINIGRID_WRAPPERS}"
+        return f"pick out the image {by_wrapper}"
     if not isinstance(space, Box) or len(space.shape) < 2 or len(space.shape) > 3:
         return f"show an image {by_wrapper}"
     if len(space.shape) == 2:
@@ -208,10 +219,6 @@ def _advice_on_frames(space: Any) -> str | None:
     if space.dtype != np.uint8:
         return f"make it uint8 from 0 to 255 {by_wrapper}"
     return None
-
-
-def _shortened(space: object) -> str:
-    return textwrap.shorten(str(space), 120, placeholder=" …")
 
 
 def _action_names(env: "Env[Any, Any]", first: int, count: int) -> tuple[str, ...]:

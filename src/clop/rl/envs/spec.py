@@ -1,6 +1,7 @@
 """What an environment is, and what it says: EnvSpec, and the records that games return.
 
-Nothing outside this folder knows the size of a frame, the number of actions, or which of them does nothing.
+Nothing outside this folder knows the size of a frame, the number of actions, or which of them does nothing. Actions
+count from 0 everywhere; only the game itself, and whoever asks an agent from outside, sees the game's own numbers.
 """
 
 from collections.abc import Sequence
@@ -19,11 +20,16 @@ class EnvSpec:
     """Height, width and channels of a frame of bytes."""
     num_actions: int
     noop: int = 0
-    """The action for games that nobody watches any more; one that does nothing, where there is one."""
+    """Played in copies that have all their episodes while an evaluation waits for others; those steps do not count.
+
+    Procgen's does nothing. Of other games none is known, and theirs is action 0, whatever it does.
+    """
     action_names: tuple[str, ...] = ()
     """What the actions do, where that is known."""
     time_limit: int | None = None
     """Steps after which an episode ends as if lost, None where that is not known."""
+    first_action: int = 0
+    """What the game itself calls action 0."""
 
     @property
     def input_shape(self) -> tuple[int, int, int]:

@@ -57,7 +57,7 @@ class VectorGames:
         """Take one action in each env.
 
         Args:
-            actions: (E,) integers below the number of actions.
+            actions: (E,) integers from 0 to below the number of actions, whatever the game itself calls them.
         """
         engine = self._running()
         engine.act(self._checked(actions))
