@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import operator
 import os
 import re
 import signal
@@ -21,7 +22,7 @@ from clop.experiments import agents
 from clop.experiments.record import RunRecord
 from clop.experiments.run_folder import RunFolder
 from clop.experiments.summaries import AgentSummary, EvaluationSummary
-from clop.rl.config import TrainConfig
+from clop.rl.config import PRESETS, TrainConfig
 from clop.rl.methods import METHODS
 
 
@@ -60,6 +61,25 @@ def test_every_flag_of_train_says_what_it_does():
     for action in actions:
         text = re.sub(r"\(default: .*\)$", "", action.help or "").strip()
         assert len(text) > 5, action.option_strings
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_help_of_train_has_the_defaults_of_every_preset(preset):
+    """Fails for a default of the config that a preset changes: 256 steps of a rollout, where quick has 64."""
+    (commands,) = (action for action in cli._parser(["train"])._actions if action.dest == "command")
+    config, compared = TrainConfig.preset(preset, "bigfish"), set()
+    for action in commands.choices["train"]._actions:
+        group, _, name = action.dest.partition(".")
+        if group not in ("train", "ppo", "network") or name in ("wrappers", "threads", "test_every"):
+            continue
+        (shown,) = re.findall(r"\(default: (.*)\)$", action.help)
+        for part in shown.split(", "):
+            value, _, presets = part.removeprefix("otherwise ").partition(" in ")
+            if not presets or preset in presets.split(" and "):
+                break
+        assert value == str(operator.attrgetter(action.dest.removeprefix("train."))(config)), action.dest
+        compared.add(action.dest.removeprefix("train."))
+    assert compared >= PRESETS[preset].changes.keys() | {"seed"}
 
 
 def test_clop_rl_offers_the_settings_a_run_and_its_agent():

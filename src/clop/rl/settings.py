@@ -11,7 +11,10 @@ Mode = Literal["train", "eval"]
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """Settings of PPO; the defaults are those of OpenAI's Procgen agents."""
+    """Settings of PPO.
+
+    The defaults are those of OpenAI's Procgen agents.
+    """
 
     num_envs: int = 64
     """Games that are played at once, in all processes together."""
