@@ -20,7 +20,10 @@ def check_version(values: Mapping[str, Any], path: Path) -> None:
     """A :class:`UsageError` unless a file is of the present format; the first one stated none."""
     found = values.get("version", 1)
     if found != FORMAT_VERSION:
-        raise UsageError(f"{path} is of format {found}, this clop reads {FORMAT_VERSION}")
+        raise UsageError(
+            f"{path} is of format {found} and this clop reads format {FORMAT_VERSION}; use the clop that made the run, "
+            "whose commit is in config.json, or train anew in another folder"
+        )
 
 
 @dataclass(frozen=True)
