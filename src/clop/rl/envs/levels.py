@@ -158,6 +158,11 @@ def held_out_levels(trained: LevelSet, count: int = STRICT_LEVELS, *, backend: s
             chosen.append(level)
             if len(chosen) == count:
                 return tuple(chosen)
+    if len(seen) == 1:
+        raise UsageError(
+            f"all levels of {trained.game} begin with the same frame, and strict-v1 plays levels that begin otherwise "
+            "than those of training; use the protocol clop-v1, or draw the first frame from the seed of reset"
+        )
     raise UsageError(
         f"only {len(chosen)} of {len(candidates)} unseen levels of {trained.game} begin with a frame of their own, "
         f"which is too few for strict-v1; train on fewer levels than {trained.num_levels}, or use the protocol clop-v1"
