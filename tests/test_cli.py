@@ -17,6 +17,7 @@ from PIL import Image
 import clop.rl
 from clop import cli, demo_agents, doctor
 from clop.cli import main
+from clop.cli.train import outcome
 from clop.errors import UsageError
 from clop.experiments import agents
 from clop.experiments.record import RunRecord
@@ -297,6 +298,15 @@ def test_the_table_of_the_demo_says_who_is_ahead_and_whether_that_may_be_chance(
     told = demo_agents.table(summaries)
     assert f"On unseen levels {sentence}; one seed ranks no method.\n" in told
     assert told.startswith("Return on starpilot: 1 015 808 steps (the paper: 25 million), 50 training levels, one seed")
+
+
+def test_an_agent_that_was_trained_on_all_levels_is_not_said_to_have_seen_unseen_ones():
+    """Fails for a sentence that takes the second evaluation for one on levels that training did not have."""
+    summary = summary_of("ppo", 2.0, 4096)
+    assert "4096 steps: 2.00 and 2.00 in two evaluations on all levels, which training had too (" in outcome(summary)
+    some = dataclasses.replace(summary.train, level_text="levels 0 to 49")
+    few = dataclasses.replace(summary, train=some)
+    assert "4096 steps: 2.00 on training levels, 2.00 on unseen ones (" in outcome(few)
 
 
 class _Stop(Exception):  # noqa: N818

@@ -147,10 +147,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 def outcome(summary: "AgentSummary") -> str:
     """What came of a run, in one sentence."""
+    train, test = f"{summary.train.mean:.2f}", f"{summary.test.mean:.2f}"
+    if summary.has_unseen:
+        returns = f"{train} on training levels, {test} on unseen ones"
+    else:
+        returns = f"{train} and {test} in two evaluations on {summary.test.level_text}, which training had too"
     return (
         f"{summary.game} with {summary.method_text}, preset {summary.preset_name}, {summary.env_steps} steps: "
-        f"{summary.train.mean:.2f} on training levels, {summary.test.mean:.2f} on unseen ones "
-        f"({summary.test.episodes} episodes each, {summary.test.protocol})"
+        f"{returns} ({summary.test.episodes} episodes each, {summary.test.protocol})"
     )
 
 

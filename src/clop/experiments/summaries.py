@@ -135,6 +135,11 @@ class AgentSummary(_Summary):
         return (*self.earlier, Stage(self.env_steps, self.train, self.test, self.seconds))
 
     @property
+    def has_unseen(self) -> bool:
+        """Whether training left levels to test on; it has all of them where ``num_levels`` is 0."""
+        return self.train.level_text != self.test.level_text
+
+    @property
     def method_text(self) -> str:
         return method_text(self.method, self.notes)
 

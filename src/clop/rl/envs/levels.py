@@ -198,10 +198,10 @@ def look_alike(levels: LevelSet) -> str | None:
     if is_procgen(levels.game):
         return None
     test = levels.split("test")
-    some = [
+    some = {  # fewer where training has one level, or all
         levels.start_level,
         levels.start_level + max(0, levels.num_levels - 1),
         test.start_level,
         test.start_level + 1,
-    ]
+    }
     return gymnasium.alike_warning(levels.game, [first_frame(levels, level, "gymnasium-sync") for level in some])
