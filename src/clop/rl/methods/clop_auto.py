@@ -228,11 +228,11 @@ class Bandit:
         rewards: list[list[float]] = [[] for _ in range(self.arms)]
         for arm, reward in self.memory:
             rewards[arm].append(reward)
-        if (untried := next((arm for arm, told in enumerate(rewards) if not told), None)) is not None:
+        if (untried := next((arm for arm, own in enumerate(rewards) if not own), None)) is not None:
             return untried
         spread = float(np.std([reward for _, reward in self.memory]))
         log = math.log(len(self.memory))
-        bounds = [np.mean(told) + self.exploration * spread * math.sqrt(log / len(told)) for told in rewards]
+        bounds = [np.mean(own) + self.exploration * spread * math.sqrt(log / len(own)) for own in rewards]
         return int(np.argmax(bounds))
 
     def state(self) -> dict[str, list[Any]]:
