@@ -39,9 +39,9 @@ class Settings(BenchSettings):
     """How much of everything."""
 
     games: int = 16
-    """Games of Procgen."""
+    """Number of Procgen's games."""
     methods: int = 14
-    """Methods: the paper's, and its ablations first among the others."""
+    """Number of methods: first the paper's, then its ablations, then others."""
     seeds: int = 5
     """Seeds of each method on each game."""
     iterations: int = 1526

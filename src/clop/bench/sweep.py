@@ -43,15 +43,15 @@ class Settings(BenchSettings):
     jobs: int = 8
     """Runs of the sweep."""
     steps: int = 40_000
-    """Env steps of each."""
+    """Env steps of each run."""
     kills: int = 20
     """Processes that are killed at random moments."""
     finished: int = 1000
     """Finished runs that a plan and a status look at."""
     on: Literal["local", "ray"] = "local"
-    """Executor under chaos."""
+    """Executor whose processes are killed."""
     seed: int = 1
-    """Decides whom a kill hits, not when it is felt."""
+    """Seed that decides which process a kill hits, but not in which moment of its work."""
 
 
 def run(settings: Settings, report: Report = silent) -> Result:

@@ -63,7 +63,7 @@ def add_train(commands: Any) -> None:
     parser.add_argument(
         "game", nargs="?", help="one of Procgen's 16 games such as bigfish, gymnasium:ID, or module:function"
     )
-    parser.add_argument("--env-name", metavar="GAME", help="the same")
+    parser.add_argument("--env-name", metavar="GAME", help="another way to name the game")
     parser.add_argument(
         *("--wrapper", "--wrappers"),
         action="append",
