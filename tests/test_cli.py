@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import operator
 import os
 import re
 import signal
@@ -16,12 +17,13 @@ from PIL import Image
 import clop.rl
 from clop import cli, demo_agents, doctor
 from clop.cli import main
+from clop.cli.train import outcome
 from clop.errors import UsageError
 from clop.experiments import agents
 from clop.experiments.record import RunRecord
 from clop.experiments.run_folder import RunFolder
 from clop.experiments.summaries import AgentSummary, EvaluationSummary
-from clop.rl.config import TrainConfig
+from clop.rl.config import PRESETS, TrainConfig
 from clop.rl.methods import METHODS
 
 
@@ -60,6 +62,25 @@ def test_every_flag_of_train_says_what_it_does():
     for action in actions:
         text = re.sub(r"\(default: .*\)$", "", action.help or "").strip()
         assert len(text) > 5, action.option_strings
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_help_of_train_has_the_defaults_of_every_preset(preset):
+    """Fails for a default of the config that a preset changes: 256 steps of a rollout, where quick has 64."""
+    (commands,) = (action for action in cli._parser(["train"])._actions if action.dest == "command")
+    config, compared = TrainConfig.preset(preset, "bigfish"), set()
+    for action in commands.choices["train"]._actions:
+        group, _, name = action.dest.partition(".")
+        if group not in ("train", "ppo", "network") or name in ("wrappers", "threads", "test_every"):
+            continue
+        (shown,) = re.findall(r"\(default: (.*)\)$", action.help)
+        for part in shown.split(", "):
+            value, _, presets = part.removeprefix("otherwise ").partition(" in ")
+            if not presets or preset in presets.split(" and "):
+                break
+        assert value == str(operator.attrgetter(action.dest.removeprefix("train."))(config)), action.dest
+        compared.add(action.dest.removeprefix("train."))
+    assert compared >= PRESETS[preset].changes.keys() | {"seed"}
 
 
 def test_clop_rl_offers_the_settings_a_run_and_its_agent():
@@ -277,6 +298,15 @@ def test_the_table_of_the_demo_says_who_is_ahead_and_whether_that_may_be_chance(
     told = demo_agents.table(summaries)
     assert f"On unseen levels {sentence}; one seed ranks no method.\n" in told
     assert told.startswith("Return on starpilot: 1 015 808 steps (the paper: 25 million), 50 training levels, one seed")
+
+
+def test_an_agent_that_was_trained_on_all_levels_is_not_said_to_have_seen_unseen_ones():
+    """Fails for a sentence that takes the second evaluation for one on levels that training did not have."""
+    summary = summary_of("ppo", 2.0, 4096)
+    assert "4096 steps: 2.00 and 2.00 in two evaluations on all levels, which training had too (" in outcome(summary)
+    some = dataclasses.replace(summary.train, level_text="levels 0 to 49")
+    few = dataclasses.replace(summary, train=some)
+    assert "4096 steps: 2.00 on training levels, 2.00 on unseen ones (" in outcome(few)
 
 
 class _Stop(Exception):  # noqa: N818

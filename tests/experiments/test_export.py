@@ -19,9 +19,10 @@ from clop.cli import main
 from clop.errors import UsageError
 from clop.experiments import hub
 from clop.experiments.export import export
+from clop.experiments.summaries import AgentSummary
 from clop.rl import TrainConfig, load_agent, run
 from clop.rl.evaluate import evaluate
-from clop.rl.exported import compare
+from clop.rl.exported import Parity, compare
 from clop.rl.network import Output
 from clop.rl.protocols import EvalConfig
 
@@ -179,7 +180,19 @@ def test_a_card_states_scores_with_protocol_and_seeds(as_hub):
         assert "clop-v1, seed 0" in metric["name"]
         assert f"| {summary[split]['mean']:.2f} |" in body
     assert "training seed 0" in body
+    assert "evaluated at the end on levels it has seen and on unseen ones." in body
     assert clop.load_agent(as_hub).ctx.env_steps == 32
+
+
+def test_the_card_of_an_agent_that_was_trained_on_all_levels_speaks_of_no_unseen_ones(as_hub):
+    config = TrainConfig.preset("quick", "fruitbot", "clop", num_levels=0)
+    path = as_hub / "results.json"
+    values = json.loads(path.read_text())
+    values["train"]["level_text"] = values["test"]["level_text"]
+    summary = AgentSummary.fromdict(values, path)
+    text = hub.card(config, summary, {"command": "clop train", "commit": None}, Parity(64, 0.0, 0.0, 0), 1.0, "hub")
+    assert "evaluated at the end on all levels." in text
+    assert "unseen" not in text
 
 
 def test_the_metadata_of_a_card_is_what_the_hub_reads(as_hub):

@@ -37,8 +37,12 @@ def test_a_summary_survives_its_file():
 def test_another_format_is_refused_in_one_sentence(version, shown):
     """The first one stated none. Fails if an old file is read for as long as its entries happen to fit."""
     values = {name: value for name, value in SUMMARY.asdict().items() if name != "version"} | version
-    with pytest.raises(UsageError, match=rf"^runs/it/summary\.json is of format {shown}, this clop reads 2$"):
+    with pytest.raises(UsageError) as refused:
         VisionSummary.fromdict(values, PATH)
+    assert str(refused.value) == (
+        f"runs/it/summary.json is of format {shown} and this clop reads format 2; use the clop that made the run, "
+        "whose commit is in config.json, or train anew in another folder"
+    )
 
 
 def test_a_summary_that_lacks_something_or_has_more_is_called_damaged():

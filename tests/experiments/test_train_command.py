@@ -1,8 +1,11 @@
 """The words of ``clop train``: flags, their old names, and what is refused before a folder is made."""
 
+import re
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+import torch
 
 from clop.cli import main
 from clop.experiments import agents
@@ -41,6 +44,16 @@ def test_an_authors_preset_says_that_the_layer_is_the_papers(words, flags, asked
     assert [line.endswith(flag) and "is the paper's" in line for line, flag in zip(lines, flags, strict=True)] == [
         True for _ in flags
     ]
+
+
+def test_the_page_of_python_names_what_the_command_sets_itself(asked, monkeypatch):
+    """Fails for a setting that a user who goes from the command line to Python would lose without knowing."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    words, config = asked("bigfish --device cpu").asdict(), TrainConfig.preset("quick", "bigfish").asdict()
+    page = Path(__file__).parents[2].joinpath("docs", "python.md").read_text()
+    assert {name for name in config if words[name] != config[name]} == {"processes", "test_every"}
+    assert asked("bigfish --device cpu --processes 1").threads == torch.get_num_threads()
+    assert {"processes", "threads", "test_every"} == {*re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)}
 
 
 def test_aliases_and_underscores_are_understood(asked, tmp_path):

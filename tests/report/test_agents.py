@@ -10,8 +10,8 @@ from clop.report.figures import Curve, learning_curves
 
 @pytest.fixture
 def make_run(tmp_path):
-    def make(name, methods=(), seed=0, game="bigfish", rows=2):
-        config = {"game": game, "preset_name": "quick", "total_timesteps": 1000, "num_levels": 5, "seed": seed}
+    def make(name, methods=(), seed=0, game="bigfish", rows=2, num_levels=5):
+        config = {"game": game, "preset_name": "quick", "total_timesteps": 1000, "num_levels": num_levels, "seed": seed}
         run = RunFolder.create(tmp_path / name, "agent", config | {"methods": dict.fromkeys(methods)})
         for number in range(rows):
             test = {"test_return": 5.0 + number} if number else {}
@@ -46,6 +46,12 @@ def test_runs_are_told_apart_by_method_then_seed_then_folder(make_run, drawn, tm
     ((_, curves, _),) = drawn
     assert [curve.name for curve in curves] == names
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_on_all_levels_is_not_said_to_have_none(make_run, drawn, tmp_path):
+    agents.plot_runs([make_run("a", num_levels=0)], tmp_path / "curves.png")
+    ((title, _, _),) = drawn
+    assert "1 000 steps, all training levels, seed 0" in title
 
 
 def test_a_curve_has_the_runs_numbers_and_the_title_its_scale(make_run, drawn, tmp_path):

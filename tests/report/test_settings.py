@@ -27,8 +27,15 @@ def config(preset="quick", game="bigfish", method="ppo", **changes):
 
 
 def test_the_stored_defaults_are_those_of_the_code():
-    """Fails for a method, a preset or a default that was changed and not stored: its runs would get a wrong name."""
-    assert json.loads(FILE.read_text()) == current(), "write them anew: python tests/report/test_settings.py"
+    """Fails for a method, a preset or a default that was changed and not stored: its runs would get a wrong name.
+
+    One that is new need not be stored: its runs are called by all their settings until it is.
+    """
+    stored, now = json.loads(FILE.read_text()), current()
+    known = {name: now["methods"].get(name) for name in stored["methods"]}
+    assert stored == {"methods": known, "presets": now["presets"]}, (
+        "write them anew: python tests/report/test_settings.py"
+    )
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_summary_of_another_format_is_refused_in_one_sentence(runs):
     for version, shown in ((None, 1), (3, 3)):
         values = json.loads(path.read_text()) | {"version": version}
         path.write_text(json.dumps({name: value for name, value in values.items() if value is not None}))
-        with pytest.raises(UsageError, match=rf"^{path} is of format {shown}, this clop reads 2$"):
+        with pytest.raises(UsageError, match=rf"^{path} is of format {shown} and this clop reads format 2; use"):
             read_runs("mnist-usps", [runs])
 
 

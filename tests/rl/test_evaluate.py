@@ -414,10 +414,21 @@ def test_the_strict_list_of_coinrun_has_a_thousand_distinct_levels():
     assert chosen[-1] - chosen[0] > 1000
 
 
-def test_too_few_levels_with_a_first_frame_of_their_own_are_told(fake_games):
-    """The fake games all begin alike."""
-    with pytest.raises(UsageError, match="only 0 of 50 unseen levels of bigfish begin with a frame of their own"):
+def test_levels_that_all_begin_alike_are_told_with_what_to_do(fake_games):
+    """As the fake games do. Fails for the advice to train on fewer levels, which would not help."""
+    with pytest.raises(UsageError) as refused:
         held_out_levels(LevelSet("bigfish"), 5)
+    assert str(refused.value) == (
+        "all levels of bigfish begin with the same frame, and strict-v1 plays levels that begin otherwise than those "
+        "of training; use the protocol clop-v1, or draw the first frame from the seed of reset"
+    )
+
+
+def test_too_few_levels_with_a_first_frame_of_their_own_are_told(monkeypatch):
+    """Of a game with three first frames, all of which 200 training levels have shown."""
+    monkeypatch.setattr("clop.rl.envs.levels.first_frame", lambda _, level, backend: bytes([level % 3]))
+    with pytest.raises(UsageError, match=r"only 0 of 50 unseen levels of bigfish .* train on fewer levels than 200"):
+        held_out_levels(LevelSet("bigfish"), 5, backend="any")
 
 
 def test_strict_plays_its_list_and_says_so(monkeypatch, fake_games):

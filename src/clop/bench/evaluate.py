@@ -46,7 +46,7 @@ class Settings(BenchSettings):
     processes: int = 2
     """Number of processes that share the episodes of clop-v2."""
     rounds: int = 3
-    """Number of turns of each."""
+    """Number of turns of each kind of evaluation."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

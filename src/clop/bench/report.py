@@ -39,9 +39,9 @@ class Settings(BenchSettings):
     """How much of everything."""
 
     games: int = 16
-    """Games of Procgen."""
+    """Number of Procgen's games."""
     methods: int = 14
-    """Methods: the paper's, and its ablations first among the others."""
+    """Number of methods: first the paper's, then its ablations, then others."""
     seeds: int = 5
     """Seeds of each method on each game."""
     iterations: int = 1526
@@ -119,16 +119,16 @@ def write_runs(folder: Path, settings: Settings) -> None:
     about = {"version": FORMAT_VERSION, "kind": "agent", **origin("clop bench report")}
     for place, method in enumerate(_METHODS[: settings.methods]):
         for seed in range(settings.seeds):
-            dice = random.Random(f"{method} {seed}")
-            top = 5 + 0.2 * place + dice.gauss(0, 0.4)
-            metrics = "".join(_lines(settings.iterations, top, dice))
+            rng = random.Random(f"{method} {seed}")
+            top = 5 + 0.2 * place + rng.gauss(0, 0.4)
+            metrics = "".join(_lines(settings.iterations, top, rng))
             for game in list(GAMES)[: settings.games]:
                 path = folder / f"{game}-{method}-{seed}"
                 config = TrainConfig.preset("authors-easy", game, method, seed=seed, total_timesteps=_STEPS)
                 write_json(path / "config.json", {**about, "config": config.asdict()})
                 (path / "metrics.jsonl").write_text(metrics)
                 train, test = (
-                    _evaluation(game, split, share * top + dice.gauss(0, 0.2))
+                    _evaluation(game, split, share * top + rng.gauss(0, 0.2))
                     for split, share in (("train", 1.0), ("test", 0.7))
                 )
                 summary = AgentSummary(
@@ -148,12 +148,12 @@ def write_runs(folder: Path, settings: Settings) -> None:
                 write_json(path / "summary.json", summary.asdict())
 
 
-def _lines(count: int, top: float, dice: random.Random) -> Iterator[str]:
+def _lines(count: int, top: float, rng: random.Random) -> Iterator[str]:
     """A curve that rises to ``top``, with a test on every fifteenth line."""
     for number in range(1, count + 1):
-        seen = top * (1 - math.exp(-4 * number / count)) + dice.gauss(0, 0.2)
+        seen = top * (1 - math.exp(-4 * number / count)) + rng.gauss(0, 0.2)
         row = {"iteration": number, "env_steps": _STEPS * number // count, "episodic_return": seen}
-        row |= {name: dice.random() for name in _OTHERS}
+        row |= {name: rng.random() for name in _OTHERS}
         if number % 15 == 0:
             row["test_return"] = 0.7 * seen
         yield json.dumps(row) + "\n"

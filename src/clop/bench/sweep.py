@@ -43,15 +43,15 @@ class Settings(BenchSettings):
     jobs: int = 8
     """Runs of the sweep."""
     steps: int = 40_000
-    """Env steps of each."""
+    """Env steps of each run."""
     kills: int = 20
     """Processes that are killed at random moments."""
     finished: int = 1000
     """Finished runs that a plan and a status look at."""
     on: Literal["local", "ray"] = "local"
-    """Executor under chaos."""
+    """Executor whose processes are killed."""
     seed: int = 1
-    """Decides whom a kill hits, not when it is felt."""
+    """Seed that decides which process a kill hits, but not in which moment of its work."""
 
 
 def run(settings: Settings, report: Report = silent) -> Result:
@@ -151,7 +151,7 @@ def _drive(file: Path, root: Path, on: str, address: str | None = None) -> "subp
 def _chaos(file: Path, root: Path, jobs: list[Job], settings: Settings, report: Report) -> tuple[list[str], float]:
     """Kill until all kills are spent, then let the sweep end; returns who was hit, and the seconds it took."""
     plan = Plan.create(root, "chaos", jobs)
-    dice = random.Random(settings.seed)
+    rng = random.Random(settings.seed)
     cluster = _Cluster() if settings.on == "ray" else None
     address = cluster.address if cluster is not None else None
     start = time.monotonic()
@@ -159,11 +159,11 @@ def _chaos(file: Path, root: Path, jobs: list[Job], settings: Settings, report: 
     drivers = [_drive(file, root, settings.on, address) for _ in range(2)]  # both on the same sweep
     try:
         while len(killed) < settings.kills:
-            time.sleep(dice.uniform(*_GAP))
+            time.sleep(rng.uniform(*_GAP))
             if all(plan.is_done(job) for job in jobs):
                 raise UsageError(f"all runs ended after {len(killed)} of {settings.kills} kills; give them more steps")
-            who = dice.choice(["job", "job", "job", "driver", *(["node", "supervisor"] if cluster else [])])
-            if _kill(who, drivers, cluster, dice):
+            who = rng.choice(["job", "job", "job", "driver", *(["node", "supervisor"] if cluster else [])])
+            if _kill(who, drivers, cluster, rng):
                 killed.append(who)
                 report(f"kill {len(killed)} of {settings.kills}: {who}")
             drivers = [
@@ -184,10 +184,10 @@ def _chaos(file: Path, root: Path, jobs: list[Job], settings: Settings, report: 
     return killed, time.monotonic() - start
 
 
-def _kill(who: str, drivers: list[Any], cluster: "_Cluster | None", dice: random.Random) -> bool:
+def _kill(who: str, drivers: list[Any], cluster: "_Cluster | None", rng: random.Random) -> bool:
     """SIGKILL one of a kind; False if there is none at this moment."""
     if who == "node" and cluster is not None:
-        return cluster.kill_node(dice)
+        return cluster.kill_node(rng)
     if who == "driver":
         alive = [driver.pid for driver in drivers if driver.poll() is None]
     else:
@@ -197,7 +197,7 @@ def _kill(who: str, drivers: list[Any], cluster: "_Cluster | None", dice: random
     if not alive:
         return False
     try:
-        os.kill(dice.choice(alive), signal.SIGKILL)
+        os.kill(rng.choice(alive), signal.SIGKILL)
     except ProcessLookupError:
         return False
     return True
@@ -239,9 +239,9 @@ class _Cluster:
         self._nodes = [self._cluster.add_node(num_cpus=1) for _ in range(3)]
         self.address: str = self._cluster.address
 
-    def kill_node(self, dice: random.Random) -> bool:
+    def kill_node(self, rng: random.Random) -> bool:
         """The whole node at once, and a new one in its place."""
-        node = dice.choice(self._nodes)
+        node = rng.choice(self._nodes)
         self._nodes.remove(node)
         self._cluster.remove_node(node, allow_graceful=False)
         self._nodes.append(self._cluster.add_node(num_cpus=1))

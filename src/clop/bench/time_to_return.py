@@ -56,7 +56,7 @@ class Settings(BenchSettings):
         _ = self.scores
         if not self.minutes > 0:
             raise UsageError(f"minutes must be positive, got {self.minutes}")
-        for contestant in contestants(self):  # an unknown game or method is told of before the first has trained
+        for contestant in contestants(self):  # an unknown game or method is refused before the first has trained
             check_run(contestant.config)
 
     @property

@@ -18,7 +18,9 @@ def add_evaluate(commands: Any) -> None:
         "strict-v1, 1000 unseen levels, once each, none of which begins like a training level; peer-clop-v1, "
         "peer-openai-v1 and peer-idaac-v1, as other code does it, for comparison with its numbers",
     )
-    parser.add_argument("--protocol", default="clop-v1", metavar="NAME", help="see below (default: %(default)s)")
+    parser.add_argument(
+        "--protocol", default="clop-v1", metavar="NAME", help="one of those listed below (default: %(default)s)"
+    )
     parser.add_argument(
         "--processes",
         type=positive,
@@ -36,7 +38,9 @@ def add_watch(commands: Any) -> None:
         help="a video of a trained agent",
         description="Write a video of whole episodes: the game, the probabilities of actions, and the critic's value.",
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="an .mp4, .webm or .gif")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="video to write, an .mp4, .webm or .gif"
+    )
     parser.add_argument(
         "--saliency",
         choices=("policy", "value"),
@@ -53,14 +57,14 @@ def add_plot(commands: Any) -> None:
         description="Draw the returns of runs on one game over their steps, and the evaluations at their ends.",
     )
     parser.add_argument("run_folders", type=Path, nargs="+", metavar="FOLDER", help="runs, as made by clop train")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="such as curve.png")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="picture to write, such as curve.png")
     parser.add_argument(
         "--anchor",
         nargs=3,
         action="append",
         default=[],
         metavar=("NAME", "STEPS", "RETURN"),
-        help="a published return to draw beside them; may be given again",
+        help="a published return to draw beside the curves; may be given again",
     )
     parser.set_defaults(run=_plot)
 

@@ -15,11 +15,15 @@ from typing import Any
 from clop.errors import UsageError
 
 _SEPARATOR = "."
-_NO_ALIASES: Mapping[str, Sequence[str]] = types.MappingProxyType({})
+_NONE: Mapping[str, Any] = types.MappingProxyType({})
 
 
 def add_group(
-    parser: argparse.ArgumentParser, name: str, config: type[Any], aliases: Mapping[str, Sequence[str]] = _NO_ALIASES
+    parser: argparse.ArgumentParser,
+    name: str,
+    config: type[Any],
+    aliases: Mapping[str, Sequence[str]] = _NONE,
+    defaults: Mapping[str, str] = _NONE,
 ) -> None:
     """Flags ``--name.field`` for the fields of a dataclass; only those that are given appear in the result.
 
@@ -28,14 +32,13 @@ def add_group(
         name: Of the group.
         config: The dataclass; the text under a field is the help of its flag.
         aliases: Second names of flags, by ``name.field``.
+        defaults: What a setting is if it is not given, by ``name.field``, where that is not the field's own default.
     """
     group = parser.add_argument_group(f"{name}: {first_line(config).removesuffix('.')}")
     hints, texts = typing.get_type_hints(config), field_texts(config)
     for field in dataclasses.fields(config):
         flags = [flag_of(name, field.name), *(f"--{alias}" for alias in aliases.get(f"{name}.{field.name}", ()))]
-        default = None if field.default is dataclasses.MISSING else field.default
-        shown = "" if default is None else f" (default: {default})"
-        help_text = _phrase(texts.get(field.name, "")) + shown
+        help_text = _phrase(texts.get(field.name, "")) + _shown(field, defaults.get(f"{name}.{field.name}"))
         _add_setting(group, flags, f"{name}{_SEPARATOR}{field.name}", hints[field.name], help_text)
 
 
@@ -43,16 +46,23 @@ def add_settings(
     parser: argparse.ArgumentParser,
     config: type[Any],
     left_out: Sequence[str],
-    aliases: Mapping[str, Sequence[str]] = _NO_ALIASES,
+    aliases: Mapping[str, Sequence[str]] = _NONE,
+    defaults: Mapping[str, str] = _NONE,
 ) -> None:
-    """Flags ``--field`` for the fields of a run's dataclass, in the group ``train`` of the result; without defaults,
-    which a preset may change."""
+    """Flags ``--field`` for the fields of a run's dataclass, in the group ``train`` of the result."""
     hints, texts = typing.get_type_hints(config), field_texts(config)
     for field in dataclasses.fields(config):
         if field.name not in left_out:
             flags = [f"--{name.replace('_', '-')}" for name in (field.name, *aliases.get(field.name, ()))]
-            help_text = _phrase(texts.get(field.name, ""))
+            help_text = _phrase(texts.get(field.name, "")) + _shown(field, defaults.get(field.name))
             _add_setting(parser, flags, f"train{_SEPARATOR}{field.name}", hints[field.name], help_text)
+
+
+def _shown(field: dataclasses.Field[Any], text: str | None) -> str:
+    """What a setting is if it is not given."""
+    if text is None and field.default not in (None, dataclasses.MISSING):
+        text = str(field.default)
+    return "" if text is None else f" (default: {text})"
 
 
 def _add_setting(parser: Any, flags: Sequence[str], dest: str, hint: Any, help_text: str) -> None:

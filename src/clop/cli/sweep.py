@@ -58,14 +58,26 @@ def add_sweep(commands: Any) -> None:
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sweep", help="a name from `clop sweep list`, or a file that ends in .toml")
-    parser.add_argument("--scale", default="full", help="full, or small for a CPU; of named sweeps (default: full)")
-    parser.add_argument("--games", type=_names, default=(), metavar="A,B", help="only these games, or tasks")
-    parser.add_argument("--methods", type=_methods, default=(), metavar="A,B", help="only these methods")
-    parser.add_argument("--seeds", type=_seeds, default=(), metavar="N|A,B", help="number of seeds, or a list of them")
-    parser.add_argument("--preset", metavar="NAME", help="another preset for the agents")
-    parser.add_argument("--total-timesteps", type=positive, metavar="N", help="another total; finished runs grow")
     parser.add_argument(
-        "--done", type=Path, action="append", default=[], metavar="FOLDER", help="records that count as done"
+        "--scale", default="full", help="size of a named sweep: full, or small for a CPU (default: full)"
+    )
+    parser.add_argument("--games", type=_names, default=(), metavar="A,B", help="only runs on these games, or tasks")
+    parser.add_argument("--methods", type=_methods, default=(), metavar="A,B", help="only runs with these methods")
+    parser.add_argument("--seeds", type=_seeds, default=(), metavar="N|A,B", help="number of seeds, or a list of them")
+    parser.add_argument("--preset", metavar="NAME", help="preset of the agents, in place of the sweep's")
+    parser.add_argument(
+        "--total-timesteps",
+        type=positive,
+        metavar="N",
+        help="env steps of each agent, in place of the sweep's; runs that ended with fewer go on",
+    )
+    parser.add_argument(
+        "--done",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="folder of recorded runs that need not be run again; may be given again",
     )
 
 
@@ -77,13 +89,19 @@ def _add_execution(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="cpu or cuda (default: cuda if there is one)")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds the data sets of classifiers")
     parser.add_argument(
-        "--checkpoint-minutes", type=number, default=2.0, metavar="X", help="between checkpoints (default: %(default)s)"
+        "--checkpoint-minutes",
+        type=number,
+        default=2.0,
+        metavar="X",
+        help="minutes between checkpoints (default: %(default)s)",
     )
     cluster = parser.add_argument_group("on a cluster")
-    cluster.add_argument("--address", help="of a running Ray cluster; without it, one is started here")
-    cluster.add_argument("--cpus", type=number, default=None, metavar="X", help="cores of a run (default: its own)")
+    cluster.add_argument("--address", help="address of a running Ray cluster (default: one is started here)")
+    cluster.add_argument(
+        "--cpus", type=number, default=None, metavar="X", help="cores of a run (default: processes times threads)"
+    )
     cluster.add_argument("--gpus", type=number, default=0.0, metavar="X", help="GPUs of a run, or a part of one")
-    cluster.add_argument("--partition", help="of Slurm")
+    cluster.add_argument("--partition", help="partition of Slurm")
     cluster.add_argument("--hours", type=number, default=24.0, metavar="X", help="time limit of a Slurm job")
     cluster.add_argument("--print-only", action="store_true", help="write the sbatch file of Slurm and submit nothing")
 

@@ -1,6 +1,7 @@
 """``clop train``: flags to a run."""
 
 import argparse
+import operator
 import os
 import re
 from pathlib import Path
@@ -36,6 +37,11 @@ _ALIASES = {
     "network.amp": ("amp",),
 }
 """Second names: those of earlier versions, and those that other code has taught its users."""
+_SET_HERE = {
+    "threads": "torch's own number in one process, 1 in each of several",
+    "test_every": "a tenth of total_timesteps",
+}
+"""What a setting is if it is not given, where :func:`_config` decides."""
 _BY_HAND = ("game", "wrappers", "preset_name", "processes", "network", "ppo", "methods")
 
 
@@ -50,12 +56,14 @@ def add_train(commands: Any) -> None:
         description="Train PPO, with any methods, on a game: one of Procgen's 16, an environment of Gymnasium "
         "(gymnasium:ID), or one of your own (module:function). The run is a folder; killed at any moment, it goes on "
         "with --resume, or with the same command, as if nothing had happened.",
-        epilog="presets: " + "; ".join(f"{name}: {preset.about}" for name, preset in PRESETS.items()),
+        epilog="presets: "
+        + "; ".join(f"{name}: {preset.about}" for name, preset in PRESETS.items())
+        + ". A method may set some of the settings of ppo and network itself.",
     )
     parser.add_argument(
         "game", nargs="?", help="one of Procgen's 16 games such as bigfish, gymnasium:ID, or module:function"
     )
-    parser.add_argument("--env-name", metavar="GAME", help="the same")
+    parser.add_argument("--env-name", metavar="GAME", help="another way to name the game")
     parser.add_argument(
         *("--wrapper", "--wrappers"),
         action="append",
@@ -80,7 +88,8 @@ def add_train(commands: Any) -> None:
     parser.add_argument(
         "--processes",
         metavar="N",
-        help="number of processes that share the games, or auto: one for each core of a CPU (default: auto)",
+        help="number of processes that share the games, or auto: one for each core of a CPU as far as the games "
+        "divide, one in all on a GPU (default: auto)",
     )
     parser.add_argument("--device", default=None, help="cpu or cuda (default: cuda if there is one)")
     parser.add_argument(
@@ -91,12 +100,28 @@ def add_train(commands: Any) -> None:
         help="minutes between checkpoints (default: %(default)s)",
     )
     add_track(parser)
-    add_settings(parser, TrainConfig, _BY_HAND, _ALIASES)
-    add_group(parser, "ppo", PPOConfig, _ALIASES)
-    add_group(parser, "network", NetworkConfig, _ALIASES)
+    defaults = _SET_HERE | _preset_defaults()
+    add_settings(parser, TrainConfig, _BY_HAND, _ALIASES, defaults)
+    add_group(parser, "ppo", PPOConfig, _ALIASES, defaults)
+    add_group(parser, "network", NetworkConfig, _ALIASES, defaults)
     for name, config in METHODS.items():
         add_group(parser, name, config, _ALIASES)
     parser.set_defaults(run=run)
+
+
+def _preset_defaults() -> dict[str, str]:
+    """Of the settings that a preset changes: what they are in which."""
+    from clop.rl.config import PRESETS, TrainConfig
+
+    texts, plain = {}, TrainConfig("bigfish")
+    for name in sorted({name for preset in PRESETS.values() for name in preset.changes}):
+        presets: dict[Any, list[str]] = {}
+        for preset_name, preset in PRESETS.items():
+            if name in preset.changes:
+                presets.setdefault(preset.changes[name], []).append(preset_name)
+        values = [f"{value} in {' and '.join(names)}" for value, names in presets.items()]
+        texts[name] = ", ".join([*values, f"otherwise {operator.attrgetter(name)(plain)}"])
+    return texts
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -122,10 +147,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 def outcome(summary: "AgentSummary") -> str:
     """What came of a run, in one sentence."""
+    train, test = f"{summary.train.mean:.2f}", f"{summary.test.mean:.2f}"
+    if summary.has_unseen:
+        returns = f"{train} on training levels, {test} on unseen ones"
+    else:
+        returns = f"{train} and {test} in two evaluations on {summary.test.level_text}, which training had too"
     return (
         f"{summary.game} with {summary.method_text}, preset {summary.preset_name}, {summary.env_steps} steps: "
-        f"{summary.train.mean:.2f} on training levels, {summary.test.mean:.2f} on unseen ones "
-        f"({summary.test.episodes} episodes each, {summary.test.protocol})"
+        f"{returns} ({summary.test.episodes} episodes each, {summary.test.protocol})"
     )
 
 

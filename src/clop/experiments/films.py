@@ -56,7 +56,8 @@ def film(runs: Mapping[str, Path], levels: LevelSet, stem: Path, config: WatchCo
             else:
                 played = watch_together(agents, levels, path, config, backend=backend, progress=progress)
     returns = "; ".join(f"{label}: {_returns(rows.returns.tolist())}" for label, rows in played.items())
-    caption = f"{levels.title}, {'seen' if config.split == 'train' else 'unseen'} levels. Returns: {returns}."
+    known = "all" if levels.num_levels == 0 else "seen" if config.split == "train" else "unseen"
+    caption = f"{levels.title}, {known} levels. Returns: {returns}."
     write_json(stem.with_suffix(".json"), {"caption": caption, "runs": {k: str(path) for k, path in runs.items()}})
     return missing
 

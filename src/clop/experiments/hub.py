@@ -82,6 +82,7 @@ def card(
         "model-index": [{"name": name, "results": [_result(evaluation) for evaluation in evaluations]}],
     }
     metadata_text = "\n".join(_yaml(metadata))
+    where, which = ("levels it has seen and on unseen ones", "an unseen") if summary.has_unseen else ("all levels", "a")
     return f"""---
 {metadata_text}
 ---
@@ -89,7 +90,7 @@ def card(
 # {config.game} with {summary.method_text}
 
 A PPO agent, trained for {summary.env_steps} steps on {config.levels.text} of {config.levels.title} (preset
-{config.preset_name}, training seed {config.seed}), evaluated at the end on levels it has seen and on unseen ones.
+{config.preset_name}, training seed {config.seed}), evaluated at the end on {where}.
 One run: another seed gives another score.
 
 | levels | which | mean return | standard error | normalised | solved | episodes | protocol | seed |
@@ -97,7 +98,7 @@ One run: another seed gives another score.
 {rows}
 
 The normalised return is 0 for an agent that sees nothing and 1 for the best one known, on Procgen's published scale.
-The standard error is over episodes. `{VIDEO}` shows one episode on an unseen level, with a return of {replay_return:g}.
+The standard error is over episodes. `{VIDEO}` shows one episode on {which} level, with a return of {replay_return:g}.
 
 ## Use
 

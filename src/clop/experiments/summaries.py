@@ -20,7 +20,10 @@ def check_version(values: Mapping[str, Any], path: Path) -> None:
     """A :class:`UsageError` unless a file is of the present format; the first one stated none."""
     found = values.get("version", 1)
     if found != FORMAT_VERSION:
-        raise UsageError(f"{path} is of format {found}, this clop reads {FORMAT_VERSION}")
+        raise UsageError(
+            f"{path} is of format {found} and this clop reads format {FORMAT_VERSION}; use the clop that made the run, "
+            "whose commit is in config.json, or train anew in another folder"
+        )
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,11 @@ class AgentSummary(_Summary):
     def stages(self) -> tuple[Stage, ...]:
         """All ends of the run, this one last."""
         return (*self.earlier, Stage(self.env_steps, self.train, self.test, self.seconds))
+
+    @property
+    def has_unseen(self) -> bool:
+        """Whether training left levels to test on; it has all of them where ``num_levels`` is 0."""
+        return self.train.level_text != self.test.level_text
 
     @property
     def method_text(self) -> str:

@@ -1,6 +1,6 @@
 """Where the metrics of a run are shown besides its folder: TensorBoard, and Weights & Biases if asked for.
 
-A run's folder is the truth and holds all that is logged here. A tracker never changes a run: it is told numbers.
+A run's folder is the truth and holds all that is logged here. A tracker never changes a run: it is handed numbers.
 """
 
 import importlib.util

@@ -55,7 +55,8 @@ def _title(runs: Sequence[RunFolder]) -> str:
     configs = [run.config for run in runs]
 
     def all_of(name: str) -> str:
-        return " and ".join(sorted({f"{config[name]:,}".replace(",", " ") for config in configs}))
+        values = {f"{config[name]:,}".replace(",", " ") if config[name] else "all" for config in configs}
+        return " and ".join(sorted(values))
 
     presets = " and ".join(sorted({config["preset_name"] for config in configs}))
     seeds = sorted({config["seed"] for config in configs})

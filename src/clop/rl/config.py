@@ -33,7 +33,7 @@ class TrainConfig:
     start_level: int = 0
     """First training level."""
     num_levels: int = 200
-    """Training levels; 0 stands for all."""
+    """Number of training levels; 0 stands for all."""
     total_timesteps: int = 25_000_000
     """Env steps in all; the last iteration may go beyond."""
     seed: int = 0
@@ -53,9 +53,9 @@ class TrainConfig:
     test_every: int = 0
     """Env steps between tests on unseen levels while training; 0 for none. They do not change the training."""
     test_episodes: int = 32
-    """Episodes of each such test, by the protocol clop-v1."""
+    """Episodes of each test while training, by the protocol clop-v1."""
     eval_episodes: int = 1000
-    """Episodes of each evaluation at the end, by the same protocol."""
+    """Episodes of each of the two evaluations at the end, by the protocol clop-v1."""
 
     def __post_init__(self) -> None:
         _ = self.levels  # checks the game and its levels

@@ -11,7 +11,10 @@ Mode = Literal["train", "eval"]
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """Settings of PPO; the defaults are those of OpenAI's Procgen agents."""
+    """Settings of PPO.
+
+    The defaults are those of OpenAI's Procgen agents.
+    """
 
     num_envs: int = 64
     """Games that are played at once, in all processes together."""
@@ -32,9 +35,9 @@ class PPOConfig:
     schedule: Literal["constant", "linear"] = "constant"
     """Course of the learning rate; ``linear`` goes to 0 at the end of training."""
     clip_coef: float = 0.2
-    """Clipping of the ratio, and of the value's change."""
+    """How far the ratio of new to old policy may go from 1, and the value from its old one, before they are clipped."""
     clip_vloss: bool = True
-    """Whether the value's change is clipped too."""
+    """Whether the change of the value is clipped, as the ratio of the policies is."""
     vf_coef: float = 0.5
     """Weight of the value loss."""
     ent_coef: float = 0.01
@@ -50,13 +53,13 @@ class PPOConfig:
     """Transitions over which advantages are normalised: those of one optimiser step, the rollout, or one micro-batch,
     as each worker of OpenAI's code does with its share."""
     advantage_std: Literal["population", "unbiased"] = "population"
-    """Estimate of their standard deviation."""
+    """Estimate of the advantages' standard deviation, by which they are divided."""
     advantage_epsilon: float = 1e-8
-    """Added to that standard deviation."""
+    """Added to the advantages' standard deviation, so that none is divided by 0."""
     accumulate: Literal["mean", "sum"] = "mean"
     """Whether the losses of micro-batches are averaged, as they should, or added, as the authors' code does."""
     reward_gamma: float = 0.99
-    """Discount of the reward normaliser, not the agent's: so in all code that came from baselines."""
+    """Discount of the reward normaliser, which is not ``gamma`` in any code that came from OpenAI's baselines."""
 
     def __post_init__(self) -> None:
         for name in ("num_envs", "num_steps", "update_epochs", "num_minibatches", "micro_batch"):

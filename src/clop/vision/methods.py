@@ -170,7 +170,7 @@ class Mixup(Method):
     """Mixtures of two images and of their labels (Zhang et al., 2018)."""
 
     beta: float = 0.2
-    """Both parameters of the Beta law of the weight, of which there is one for each batch; 0 mixes nothing."""
+    """Both parameters of the Beta law of the mixing weight, of which there is one for each batch; 0 mixes nothing."""
 
     def __post_init__(self) -> None:
         if self.beta < 0:

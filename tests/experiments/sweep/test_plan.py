@@ -65,6 +65,17 @@ def test_another_sweep_in_the_folder_is_refused_and_the_same_one_is_added_to(tmp
         Plan.open(tmp_path / "c")
 
 
+def test_a_sweep_of_another_format_is_refused_with_what_to_do(tmp_path):
+    """Fails for a message that leaves the user with two numbers."""
+    Plan.create(tmp_path, "x", jobs(0))
+    about = json.loads((tmp_path / "sweep.json").read_text())
+    (tmp_path / "sweep.json").write_text(json.dumps(about | {"version": 0}))
+    with pytest.raises(
+        UsageError, match=r"of format 0 .*; use the clop that began the sweep, or begin anew in another"
+    ):
+        Plan.open(tmp_path)
+
+
 def test_a_longer_run_has_what_a_shorter_one_asks_for(tmp_path):
     short, long = jobs(0, totals=(4096, 8192))
     plan = Plan.create(tmp_path, "x", [short, long])

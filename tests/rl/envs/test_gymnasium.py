@@ -21,6 +21,7 @@ from clop.experiments.interrupts import handling
 from clop.rl.envs import gymnasium as gymnasium_engine
 from clop.rl.envs.gymnasium import GymnasiumEngine, alike_warning
 from clop.rl.envs.gymnasium_spec import spec
+from clop.rl.envs.levels import LevelSet, look_alike
 
 FOLDER = Path(__file__).parent
 MULTIROOM = "gymnasium:MiniGrid-MultiRoom-N4-S5-v0"
@@ -469,6 +470,14 @@ def test_levels_that_all_begin_alike_are_warned_of():
     assert alike_warning("a:b", [b"x", b"x", b"y"]) is None
     assert alike_warning("a:b", [b"x"]) is None
     assert "a:b begins with the same frame for 3 different seeds" in str(alike_warning("a:b", [b"x"] * 3))
+
+
+@pytest.mark.parametrize(("num_levels", "count"), [(20, 4), (1, 3), (0, 2)])
+def test_each_level_is_looked_at_once_to_see_whether_all_begin_alike(monkeypatch, num_levels, count):
+    """Fails for four seeds where training has one level or all, of which the first would count again as the last."""
+    monkeypatch.setattr("clop.rl.envs.levels.first_frame", lambda levels, level, backend: b"x")
+    warning = look_alike(LevelSet("a:b", "none", num_levels=num_levels))
+    assert f"the same frame for {count} different seeds" in str(warning)
 
 
 @with_minigrid

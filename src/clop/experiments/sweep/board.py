@@ -24,7 +24,7 @@ class Board:
         self._live = self.stream.isatty()
         self._lines = 0
         self._shown = float("-inf")
-        self._told: set[str] = set()
+        self._announced: set[str] = set()
 
     def show(self) -> None:
         """Draw the present state; without a terminal, only now and then."""
@@ -58,8 +58,8 @@ class Board:
             self._draw(self.lines())
 
     def _tell(self, job: Job, how: str) -> None:
-        if job.title not in self._told:
-            self._told.add(job.title)
+        if job.title not in self._announced:
+            self._announced.add(job.title)
             self.stream.write(f"{job.title}: {how}\n")
             self.stream.flush()
 

@@ -91,7 +91,7 @@ class Sweep:
         found: dict[tuple[str, int], Job] = {}
         for job in itertools.chain.from_iterable(grid.jobs() for grid in self.grids):
             found.setdefault((job.id, job.total), job)
-        return _told_apart(list(found.values()))
+        return _with_distinct_titles(list(found.values()))
 
     def changed(
         self,
@@ -117,20 +117,20 @@ class Sweep:
             yield from grid.games if isinstance(grid, AgentGrid) else (grid.task,)
 
 
-def _told_apart(jobs: list[Job]) -> list[Job]:
+def _with_distinct_titles(jobs: list[Job]) -> list[Job]:
     """The same jobs; titles that would be alike, as of grids with one method and another setting, name what differs."""
     alike: dict[str, dict[tuple[str, int], dict[str, Any]]] = {}
     for job in jobs:
         alike.setdefault(job.title, {})[job.id, job.total] = _flat(job.config)
-    told = []
+    renamed = []
     for job in jobs:
         others = alike[job.title].values()
         names = sorted({name for settings in others for name in settings})
         values = {name: [settings.get(name) for settings in others] for name in names}
         own = alike[job.title][job.id, job.total]
         differing = [f"{name} {own.get(name)}" for name in names if any(v != values[name][0] for v in values[name])]
-        told.append(replace(job, title=", ".join([job.title, *differing])))
-    return told
+        renamed.append(replace(job, title=", ".join([job.title, *differing])))
+    return renamed
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

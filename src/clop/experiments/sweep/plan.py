@@ -45,7 +45,10 @@ class Plan:
         except (ValueError, TypeError) as error:
             raise UsageError(f"{root} holds a sweep that cannot be read: {error}") from None
         if about.get("version") != _FORMAT:
-            raise UsageError(f"{root} holds a sweep of format {about.get('version')}, this clop reads {_FORMAT}")
+            raise UsageError(
+                f"{root} holds a sweep of format {about.get('version')} and this clop reads format {_FORMAT}; use the "
+                "clop that began the sweep, or begin anew in another folder"
+            )
         recorded = frozenset((name, total) for name, total in about.get("recorded", ()))
         return cls(root, about["name"], jobs, recorded)
 

@@ -21,12 +21,12 @@ def section(found: Sequence[tuple[Claim, Verdict]], links: Links) -> str:
         ]
         for claim, verdict in found
     ]
-    told = ", ".join(f"{count} {mark}" for mark, count in counts.items() if count)
+    counted = ", ".join(f"{count} {mark}" for mark, count in counts.items() if count)
     kinds = [f'data-verdict="{escape(verdict.mark)}"' for _, verdict in found]
     header = ["", "claim, in our words, and its place in the paper", "verdict, and what decides it"]
     return f"""<section id="claims">
 <h2>Claims</h2>
-<p>What the paper claims, and what our records say: {told}. A verdict follows from intervals over seeds, or names the
+<p>What the paper claims, and what our records say: {counted}. A verdict follows from intervals over seeds, or names the
 test that holds our code to a definition. Differences are such that positive supports the claim.</p>
 <form class="filters needs-js" id="claims-form" autocomplete="off">
 <label>verdict <select name="verdict"><option value="all">all</option>{marks}</select></label>

@@ -21,7 +21,7 @@ _OUTCOMES = {
 def header(count: int, gains: Sequence[Gain], found: Sequence[tuple[Claim, Verdict]]) -> str:
     """Title, picture and findings."""
     runs = "one run" if count == 1 else f"{count} runs"
-    told = f"Below: the layer to try, and what came of it in {runs}." if count else "Below: the layer to try."
+    below = f"Below: the layer to try, and what came of it in {runs}." if count else "Below: the layer to try."
     frame = draw_frame()
     pictures = "".join(
         f'<figure><img src="{png_uri(image)}" width="180" height="180" alt=""><figcaption>{text}</figcaption></figure>'
@@ -35,7 +35,7 @@ def header(count: int, gains: Sequence[Gain], found: Sequence[tuple[Claim, Verdi
 <h1>Swapping neighbours to generalise</h1>
 <p class="lead">CLOP is a layer that swaps neighbouring positions of a feature map at random while a network trains, the
 same way in every channel. The network cannot rely on where exactly things are, and is to do better on images and game
-levels that it has not seen. {told}</p>
+levels that it has not seen. {below}</p>
 </div><div class="pair" role="img" aria-label="a game frame, and the same frame with neighbours swapped">{pictures}
 </div></div>
 {_cards(gains, found)}

@@ -158,6 +158,11 @@ def held_out_levels(trained: LevelSet, count: int = STRICT_LEVELS, *, backend: s
             chosen.append(level)
             if len(chosen) == count:
                 return tuple(chosen)
+    if len(seen) == 1:
+        raise UsageError(
+            f"all levels of {trained.game} begin with the same frame, and strict-v1 plays levels that begin otherwise "
+            "than those of training; use the protocol clop-v1, or draw the first frame from the seed of reset"
+        )
     raise UsageError(
         f"only {len(chosen)} of {len(candidates)} unseen levels of {trained.game} begin with a frame of their own, "
         f"which is too few for strict-v1; train on fewer levels than {trained.num_levels}, or use the protocol clop-v1"
@@ -193,10 +198,10 @@ def look_alike(levels: LevelSet) -> str | None:
     if is_procgen(levels.game):
         return None
     test = levels.split("test")
-    some = [
+    some = {  # fewer where training has one level, or all
         levels.start_level,
         levels.start_level + max(0, levels.num_levels - 1),
         test.start_level,
         test.start_level + 1,
-    ]
+    }
     return gymnasium.alike_warning(levels.game, [first_frame(levels, level, "gymnasium-sync") for level in some])

@@ -12,7 +12,8 @@ class BatchNorm:
     """Batch norm after the convolutions, with running statistics at evaluation (Ioffe and Szegedy, 2015)."""
 
     where: Literal["block", "all"] = "all"
-    """After each convolution (Cobbe et al.), or after the first of each stage (the CLOP authors' code)."""
+    """``all``: after each convolution (Cobbe et al.). ``block``: after the first of each stage (the CLOP
+    authors' code)."""
     rollout_mode: Mode = "train"
     """Whether acting uses the statistics of the frames at hand (``train``) or the running ones."""
 

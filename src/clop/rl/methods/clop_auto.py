@@ -30,18 +30,18 @@ class ClopAuto:
     num_levels: int | None = None
     """The last training levels, which are played to choose alpha and never learnt on; a tenth of them if not given."""
     envs: int = 8
-    """Games on these levels. They step as often as those of training, so with 64 of those an eighth more steps are
-    played than the run counts."""
+    """Games on the held-out levels. They step as often as those of training, so with 64 of those an eighth more steps
+    are played than the run counts."""
     episodes: int = 5
-    """That have to end before an alpha is judged and the next one chosen."""
+    """Episodes that have to end before an alpha is judged and the next one chosen."""
     window: int = 50
     """How many judgements the bandit remembers."""
     exploration: float = 1.0
-    """Weight of what is little tried, in standard deviations of the remembered returns."""
+    """Weight of the bonus for what is little tried, in standard deviations of the remembered returns."""
     largest: float = 1.0
     """Alphas above this are left out; with 0 none is left but 0, and nothing is held out."""
     slot: str | None = None
-    """Where the layer goes, as for clop."""
+    """Where the layer goes, named as for the method clop."""
     variant: Variant = "paper"
     """``paper`` is the paper's rule, ``raster`` that of the authors' code."""
     rollout_mode: Mode = "train"
@@ -228,11 +228,11 @@ class Bandit:
         rewards: list[list[float]] = [[] for _ in range(self.arms)]
         for arm, reward in self.memory:
             rewards[arm].append(reward)
-        if (untried := next((arm for arm, told in enumerate(rewards) if not told), None)) is not None:
+        if (untried := next((arm for arm, own in enumerate(rewards) if not own), None)) is not None:
             return untried
         spread = float(np.std([reward for _, reward in self.memory]))
         log = math.log(len(self.memory))
-        bounds = [np.mean(told) + self.exploration * spread * math.sqrt(log / len(told)) for told in rewards]
+        bounds = [np.mean(own) + self.exploration * spread * math.sqrt(log / len(own)) for own in rewards]
         return int(np.argmax(bounds))
 
     def state(self) -> dict[str, list[Any]]:

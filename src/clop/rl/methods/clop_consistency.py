@@ -27,7 +27,7 @@ class ClopConsistency(LayerSettings):
     coef: float = 0.1
     """Weight of the divergence of the policy on permuted maps from that on clean ones; 0.1 is DrAC's."""
     slot: str | None = None
-    """Where maps are permuted, as for clop. Before ``actor_in`` the encoder has to run twice."""
+    """Where maps are permuted, named as for the method clop. Before ``actor_in`` the encoder has to run twice."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

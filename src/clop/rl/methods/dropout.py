@@ -29,10 +29,10 @@ class Dropout:
     ``sni``: before the last rectifier, a mask kept for an iteration, with which the agent acts, and for a part of the
     policy's loss another, drawn anew for each step (Igl et al., 2019)."""
     lam: float = 0.5
-    """Of ``sni``: share of the policy's loss that has the mask that acted."""
+    """With style ``sni``: share of the policy's loss that has the mask that acted."""
     critic: Literal["fast", "slow"] = "fast"
-    """Of ``sni``: mask with which values are learnt: ``fast``, drawn anew for each step, as in the authors' code, or
-    ``slow``, the one that acted. A critic with a dense layer of its own has neither."""
+    """With style ``sni``, the mask with which values are learnt: ``fast``, drawn anew for each step, as in the authors'
+    code, or ``slow``, the one that acted. A critic with a dense layer of its own has neither."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.p < 1:

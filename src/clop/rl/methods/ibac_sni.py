@@ -31,7 +31,7 @@ class IbacSni:
     samples: int = 12
     """Draws of the noise for each frame."""
     weight_decay: float = 1e-4
-    """As the method weight_decay; the authors' runs have it."""
+    """Weight of half the squared norm of the weights, as in the method weight_decay; the authors' runs have it."""
 
     def __post_init__(self) -> None:
         if min(self.beta, self.weight_decay) < 0:

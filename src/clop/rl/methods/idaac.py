@@ -49,7 +49,8 @@ class Idaac:
     """DAAC, and an adversary that tells which of two frames came first (Raileanu and Fergus, 2021)."""
 
     settings: Literal["best", "uniform"] = "best"
-    """The authors' values for the game, or those they use for all; what is given below goes before."""
+    """The authors' values for the game (``best``), or those they use for all games (``uniform``), where a setting of
+    this method is not given itself."""
     value_epochs: int | None = None
     """Passes over a rollout for the value network."""
     value_every: int | None = None
@@ -63,7 +64,8 @@ class Idaac:
     policy_epochs: int = 1
     """Passes over a rollout for the policy network."""
     same_episode: bool = False
-    """Whether the two frames come from one episode, as the paper says, and not only from one level, as in its code."""
+    """Whether the two frames of the order classifier come from one episode, as the paper says, and not only from one
+    level, as in its code."""
 
     def __post_init__(self) -> None:
         for name in ("order_coef", "hidden"):

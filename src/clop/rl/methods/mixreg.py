@@ -20,12 +20,12 @@ class Mixreg:
     beta: float = 0.2
     """Both parameters of the Beta law of the mixing weight; 0 mixes nothing."""
     logp: Literal["mixed", "dominant"] = "mixed"
-    """The old log-probability: a mixture too, as in the authors' code, although the action is that of the heavier
-    transition; or that transition's, with which the first ratios are nearer to 1."""
+    """The old log-probability. ``mixed``: a mixture too, as in the authors' code, although the action is that of the
+    heavier transition. ``dominant``: that transition's, with which the first ratios are nearer to 1."""
     mixobs: bool = False
-    """Mix frames only, and take all else from the heavier transition (the authors' ablation)."""
+    """Whether to mix frames only, and take all else from the heavier transition (the authors' ablation)."""
     truncate: bool = False
-    """Cut mixed frames down to bytes, as the authors' code does."""
+    """Whether to cut mixed frames down to bytes, as the authors' code does."""
 
     def __post_init__(self) -> None:
         if self.beta < 0:

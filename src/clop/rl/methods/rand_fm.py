@@ -29,7 +29,7 @@ class RandFm:
     """``mc``: the mean policy over fresh filters (the paper). ``clean``: no filter. ``random``: that of the last
     iteration (the Procgen port of the mixreg authors)."""
     samples: int = 10
-    """Filters of ``mc``, drawn for each step; an evaluation takes as many passes."""
+    """Filters of the evaluation ``mc``, drawn for each step; it takes as many passes."""
 
     def __post_init__(self) -> None:
         if self.beta < 0:

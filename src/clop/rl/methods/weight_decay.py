@@ -16,7 +16,7 @@ class WeightDecay:
     """The squared norm of the weights as a term of the loss (Cobbe et al., 2019)."""
 
     coef: float = 1e-4
-    """Of half the squared norm; biases and batch norm are spared."""
+    """Weight of half the squared norm of the weights; biases and batch norm are spared."""
 
     def __post_init__(self) -> None:
         if self.coef < 0:
