@@ -78,13 +78,13 @@ class GymnasiumEngine:
         self._vector = _in_workers(copies) if in_workers else _here(copies)
         with self._ending_on_error():
             self.frames, info = self._vector.reset()
-            self._raise_told(info)
+            self._raise_reported(info)
         self.level_seeds: NDArray[np.int32] = info["level_seed"].astype(np.int32)
 
     def act(self, actions: NDArray[np.int32]) -> None:
         with self._ending_on_error():
             self.frames, rewards, terminated, truncated, info = self._vector.step(actions)
-            self._raise_told(info)
+            self._raise_reported(info)
         self.rewards, self.dones = rewards.astype(np.float32), terminated | truncated
         self.cut_off = ()
         if self.dones.any():
@@ -119,7 +119,7 @@ class GymnasiumEngine:
             _end(self._vector)
             raise
 
-    def _raise_told(self, info: dict[str, Any]) -> None:
+    def _raise_reported(self, info: dict[str, Any]) -> None:
         if "error" in info:
             raise UsageError(next(sentence for sentence in info["error"] if sentence is not None))
 
@@ -237,8 +237,8 @@ def _kill(processes: "Sequence[BaseProcess]") -> None:
 class _Levels:
     """One copy of a game that draws the level of each episode; what Gymnasium's vector environments use of an ``Env``.
 
-    The game is made at the first ``reset``, in the process that plays it. What goes wrong is told in the info, and of
-    the game's own info only what we use is handed on: it may hold anything, and would be pickled.
+    The game is made at the first ``reset``, in the process that plays it. What goes wrong is reported in the info,
+    and of the game's own info only what we use is handed on: it may hold anything, and would be pickled.
     """
 
     metadata: ClassVar[dict[str, Any]] = {}
@@ -265,7 +265,7 @@ class _Levels:
                 frame, _ = self._env.reset(seed=level)
             return self._checked(frame), {"level_seed": level}
         except UsageError as error:
-            return self._told(error)
+            return self._failed(error)
 
     def step(self, action: np.int32) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
         assert self._env is not None
@@ -279,8 +279,8 @@ class _Levels:
                 # A game may draw all its frames into one array, and the next episode begins before this one is read.
                 return self._checked(frame).copy(), reward, terminated, truncated, {"completed": bool(solved)}
         except UsageError as error:
-            frame, told = self._told(error)
-            return frame, 0.0, False, False, told
+            frame, info = self._failed(error)
+            return frame, 0.0, False, False, info
 
     def close(self) -> None:
         if self._env is not None:
@@ -328,5 +328,5 @@ class _Levels:
             )
         return number
 
-    def _told(self, error: UsageError) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def _failed(self, error: UsageError) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         return np.zeros(self._spec.obs_shape, np.uint8), {"error": str(error)}

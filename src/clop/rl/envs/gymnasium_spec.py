@@ -230,9 +230,9 @@ def _action_names(env: "Env[Any, Any]", first: int, count: int) -> tuple[str, ..
         if names.keys() == set(range(first, first + count)):
             return tuple(names[action] for action in range(first, first + count))
     if callable(meanings := getattr(game, "get_action_meanings", None)):
-        told = tuple(map(str, meanings()))
-        if len(told) == count:
-            return told
+        words = tuple(map(str, meanings()))
+        if len(words) == count:
+            return words
     return ()
 
 
