@@ -100,6 +100,7 @@ def augmentation(name: str, constants: Constants = "drac", **settings: Any) -> A
     return replace(others[name] if name in others else AUGMENTATIONS[name](), **settings)
 
 
-def fitting(shape: Sequence[int]) -> list[str]:
-    """Names of the augmentations that take images of shape (C, H, W)."""
-    return [name for name, kind in AUGMENTATIONS.items() if kind.fits(shape)]
+def fitting(shape: Sequence[int], constants: Constants = "drac") -> list[str]:
+    """Names of the augmentations of that code that take images of shape (C, H, W)."""
+    known = CLOP_CODE if constants == "clop" else AUGMENTATIONS
+    return [name for name in known if AUGMENTATIONS[name].fits(shape)]

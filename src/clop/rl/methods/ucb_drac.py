@@ -66,7 +66,7 @@ class UcbDracMethod(Method):
         self.arm: int | None = None
 
     def fill(self, slots: Slots, settings: Settings) -> None:
-        self.augmentations = [game_augmentation(name, settings.game, self.config.flip_axis) for name in ARMS]
+        self.augmentations = [game_augmentation(name, settings, self.config.flip_axis) for name in ARMS]
 
     def prepare(self, rollout: Rollout, ctx: Context) -> None:
         mean = ctx.workers.sum(rollout.returns.double().mean().to(ctx.device)).item() / ctx.workers.size
