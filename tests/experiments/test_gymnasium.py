@@ -147,6 +147,7 @@ def test_wrappers_are_part_of_the_run(tmp_path):
         ("rad", "rad (rad.augmentation crop)"),
         ("rad(aug=random_conv, where=both)", "rad (rad.augmentation random_conv)"),
         ("drac(aug=cutout_color)+rand_fm", "(drac.augmentation cutout_color; "),
+        ("ucb_drac(init=sweep)", "(ucb_drac.init sweep; ucb_drac.arms crop "),
     ],
 )
 def test_frames_are_augmented_whatever_their_shape_and_channels(method, told, tmp_path, capsys):
