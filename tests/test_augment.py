@@ -9,11 +9,14 @@ import torch
 import torch.nn.functional as F
 from scipy import stats
 
-from clop.augment import AUGMENTATIONS, CLOP_CODE, augmentation
+from clop.augment import AUGMENTATIONS, CLOP_CODE, augmentation, fitting
 from clop.errors import UsageError
 
 each = pytest.mark.parametrize("name", AUGMENTATIONS)
 each_of_bytes = pytest.mark.parametrize("name", [name for name in AUGMENTATIONS if name != "random_conv"])
+each_of_any_channels = pytest.mark.parametrize(
+    "name", [name for name in AUGMENTATIONS if name not in ("grayscale", "color_jitter", "random_conv")]
+)
 
 
 def generator(seed=0):
@@ -128,25 +131,42 @@ def test_the_share_of_changed_samples_is_p(name):
 
 
 @each
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize(("height", "width"), [(28, 28), (96, 96), (32, 48)])
-def test_any_size_and_one_or_three_channels(name, channels, height, width):
-    if name == "rotate" and height != width:
-        with pytest.raises(ValueError, match="quarter turns need square images, got 32 x 48"):
-            augmentation(name)(noise(2, channels, height, width))
+def test_any_size_and_channels_that_have_a_meaning(name, channels, height, width):
+    """Fails when pixels of four channels cannot be moved, or are taken for three colours."""
+    shape = (channels, height, width)
+    coloured = channels in (1, 3)
+    fits = {"rotate": height == width, "grayscale": coloured, "color_jitter": coloured}.get(name, True)
+    assert (name in fitting(shape)) is fits
+    if not fits:
+        takes = "square images" if name == "rotate" else "images of 1 or 3 channels"
+        with pytest.raises(ValueError, match=rf" takes {takes}, got \(2, {channels}, {height}, {width}\); "):
+            augmentation(name)(noise(2, *shape))
         return
     for as_bytes in (True, False):
-        images = noise(8, channels, height, width, as_bytes=as_bytes)
+        images = noise(8, *shape, as_bytes=as_bytes)
         changed = augmentation(name)(images, generator=generator())
         assert changed.shape == images.shape
         if not (name == "grayscale" and channels == 1):
             assert not torch.equal(changed.float(), images.float())
 
 
+@each_of_any_channels
+@pytest.mark.parametrize("nhwc", [True, False])
+def test_the_first_channels_of_many_change_as_they_would_alone(name, nhwc):
+    """Fails when channels are mixed up in memory, or move apart."""
+    images, kind = noise(8, 6, nhwc=nhwc), augmentation(name)
+    drawn = kind.draw(8, (6, 64, 64), generator=generator())
+    few = drawn | ({"colour": drawn["colour"][:, :3]} if name == "cutout_color" else {})
+    assert torch.equal(kind.apply(images, drawn)[:, :3], kind.apply(images[:, :3].contiguous(), few))
+
+
 @each
 def test_other_shapes_and_types_are_refused(name):
+    """Channels that come last are found out, by a width of 3."""
     kind = augmentation(name)
-    with pytest.raises(ValueError, match=r"of shape \(N, C, H, W\) with C = 1 or 3, got \(2, 64, 64, 3\)"):
+    with pytest.raises(ValueError, match=r"of shape \(N, C, H, W\), got \(2, 64, 64, 3\)"):
         kind.apply(torch.zeros(2, 64, 64, 3), {})
     with pytest.raises(ValueError, match=r"got torch\.int64"):
         kind.apply(torch.zeros(2, 3, 8, 8, dtype=torch.int64), {})

@@ -49,6 +49,15 @@ class Large(ObservationWrapper):
     def observation(self, frame):
         return frame.repeat(4, 0).repeat(4, 1)
 
+class Oblong(ObservationWrapper):
+    # Four channels, which are no colours.
+    def __init__(self, env):
+        super().__init__(env)
+        self.observation_space = Box(0, 255, (32, 40, 4), np.uint8)
+
+    def observation(self, frame):
+        return frame.repeat(4, 0).repeat(5, 1).repeat(4, 2)
+
 class Blind(ObservationWrapper):
     def observation(self, frame):
         return np.zeros_like(frame)
@@ -72,6 +81,7 @@ class BrokenElsewhere(Wrapper):
 class BrokenLater(BrokenElsewhere):
     at_reset = False
 """
+OBLONG = "--wrapper=clop_test_wrappers:Oblong"
 LARGE = "--wrapper=clop_test_wrappers:Large"  # the frames of tiny games are 8 x 8, too small for any encoder
 
 with_minigrid = pytest.mark.skipif(importlib.util.find_spec("minigrid") is None, reason="not installed: minigrid")
@@ -152,6 +162,21 @@ def test_an_agent_gives_the_actions_of_the_game_itself(tmp_path):
     assert set(load_agent(export).act(frames).tolist()) == {0, 1, 2}
 
 
+@pytest.mark.parametrize(
+    ("method", "named"),
+    [
+        ("rad", "rad (rad.augmentation crop)"),
+        ("rad(aug=random_conv, where=both)", "rad (rad.augmentation random_conv)"),
+        ("drac(aug=cutout_color)+rand_fm", "(drac.augmentation cutout_color; "),
+        ("ucb_drac(init=sweep)", "(ucb_drac.init sweep; ucb_drac.arms crop "),
+    ],
+)
+def test_frames_are_augmented_whatever_their_shape_and_channels(method, named, tmp_path, capsys):
+    """Fails when a run on four channels, or on oblong frames, begins and ends with a stack trace."""
+    assert main(train("tiny_games:make", tmp_path / "run", OBLONG, method=method)) == 0
+    assert named in capsys.readouterr().out
+
+
 def test_a_run_on_a_game_of_ones_own_goes_on_with_new_episodes_and_says_so(tmp_path, monkeypatch, capsys):
     """Fails if the loop asks for what these games cannot give, their state, or is silent about it."""
     out, iterate = tmp_path / "run", Learner.iterate
@@ -204,6 +229,33 @@ def test_a_game_that_begins_alike_whatever_its_seed_is_warned_of(tmp_path, capsy
             (LARGE, "--method", "clop", "--clop.slot", "block2"),
             "unknown clop.slot 'block2'; expected one of actor_in, conv1, conv2, conv3, residual (the encoder is small)"
             "\n",
+        ),
+        (
+            "tiny_games:make",
+            (OBLONG, "--method", "rad(aug=grayscale)"),
+            "clop: grayscale takes images of 1 or 3 channels, but tiny_games:make shows 4 channels of 32×40; use one "
+            "of crop, cutout, cutout_color, flip, random_conv, translate, rotation\n",
+        ),
+        (
+            "tiny_games:make",
+            (OBLONG, "--method", "rad(aug=rotate, constants=clop)"),
+            "clop: rotate takes square images, but tiny_games:make shows 4 channels of 32×40; use one of cutout, "
+            "cutout_color, flip, random_conv\n",
+        ),
+        (
+            "tiny_games:make",
+            (OBLONG, "--method", "drac(aug=color_jitter)"),
+            "clop: color_jitter takes images of 1 or 3 channels, but tiny_games:make shows 4 channels",
+        ),
+        (
+            "tiny_games:make",
+            (LARGE, "--method", "rad(aug=random-conv)"),
+            "unknown rad.aug 'random-conv'; did you mean 'random_conv'?",
+        ),
+        (
+            "tiny_games:make",
+            (LARGE, "--method", "rad", "--rad.aug", "tilt"),
+            "unknown rad.aug 'tilt'; expected one of crop, grayscale, cutout, cutout_color, flip, rotate, random_conv",
         ),
         (
             "tiny_games:make",

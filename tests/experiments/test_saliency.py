@@ -78,6 +78,14 @@ def test_runs_on_other_games_and_too_few_frames_are_refused(tiny_runs, tiny, tmp
         look([*tiny_runs, tmp_path / "chaser"], SaliencyConfig())
 
 
+def test_methods_that_remember_their_settings_have_a_control_too(tiny, tmp_path, monkeypatch):
+    """Fails when the network of random weights is filled by a method that was never told the settings."""
+    monkeypatch.setattr(agents, "summarise", lambda *_: None)
+    agents.run(TrainConfig.preset("quick", "bigfish", "rad", **tiny), tmp_path / "rad", "cpu")
+    record = measure([tmp_path / "rad"], SaliencyConfig(frames=2))
+    assert [row["label"] for row in record.metrics["networks"]] == ["rad", *["random weights"] * 5]
+
+
 def test_the_interval_over_frames_is_that_of_levels():
     """Fails if frames of one level count as independent: 50 copies of each would make it seven times narrower."""
     rng = np.random.default_rng(0)

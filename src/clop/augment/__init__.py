@@ -9,7 +9,7 @@ Not kornia's: on frames, most of its augmentations take two to four times as lon
 store, and box and jitter are not those of the published numbers (``clop bench pixels``; table in docs/methods.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -38,6 +38,7 @@ __all__ = [
     "Rotation",
     "Translate",
     "augmentation",
+    "fitting",
 ]
 
 Name = Literal[
@@ -97,3 +98,9 @@ def augmentation(name: str, constants: Constants = "drac", **settings: Any) -> A
         raise UsageError(f"the CLOP authors' code has no {name} that works; it has {', '.join(CLOP_CODE)}")
     others = {"drac": {}, "rad": RAD_CODE, "clop": CLOP_CODE}[constants]
     return replace(others[name] if name in others else AUGMENTATIONS[name](), **settings)
+
+
+def fitting(shape: Sequence[int], constants: Constants = "drac") -> list[str]:
+    """Names of the augmentations of that code that take images of shape (C, H, W)."""
+    known = CLOP_CODE if constants == "clop" else AUGMENTATIONS
+    return [name for name in known if AUGMENTATIONS[name].fits(shape)]

@@ -22,8 +22,7 @@ class Augmentation(ABC):
     """One kind of change. Call it on images, or draw first and apply then.
 
     Shape:
-        - images and the result: :math:`(N, C, H, W)`, C being 1 or 3, in any memory format, which is kept; uint8, or
-          floats in [0, 1]
+        - images and the result: :math:`(N, C, H, W)`, in any memory format, which is kept; uint8, or floats in [0, 1]
     """
 
     p: float = 1.0
@@ -31,10 +30,17 @@ class Augmentation(ABC):
 
     keeps_bytes: ClassVar[bool] = True
     """Whether bytes stay bytes; if not, they become floats."""
+    takes: ClassVar[str] = "images of any shape"
+    """What :meth:`fits` asks for, in words."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.p <= 1:
             raise UsageError(f"the p of an augmentation is a probability and must lie in [0, 1], got {self.p}")
+
+    @classmethod
+    def fits(cls, shape: Sequence[int]) -> bool:
+        """Whether images of shape (C, H, W) can be changed so."""
+        return True
 
     def __call__(self, images: Tensor, *, generator: Generator | None = None) -> Tensor:
         drawn = self.draw(len(images), images.shape[1:], generator=generator, device=images.device)
@@ -65,6 +71,11 @@ class Augmentation(ABC):
             images = as_floats(images)
         if not drawn:
             return images
+        if not self.fits(images.shape[1:]):
+            raise ValueError(
+                f"{type(self).__name__} takes {self.takes}, got {tuple(images.shape)}; clop.augment.fitting names "
+                "those that take others"
+            )
         changed = self._apply(images, drawn)
         return torch.where(as_column(drawn[_APPLIED]), changed, images) if _APPLIED in drawn else changed
 

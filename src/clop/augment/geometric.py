@@ -1,8 +1,8 @@
 """Augmentations that change where pixels are, or paint over them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -82,11 +82,13 @@ class Rotate(Augmentation):
 
     p: float = 0.75
 
+    takes: ClassVar[str] = "square images"
+
+    @classmethod
+    def fits(cls, shape: Sequence[int]) -> bool:
+        return shape[1] == shape[2]
+
     def _draw(self, count: int, shape: tuple[int, int, int], generator: Generator | None) -> Draw:
-        if shape[1] != shape[2]:
-            raise ValueError(
-                f"quarter turns need square images, got {shape[1]} x {shape[2]} pixels; rotation takes others"
-            )
         return {"turns": draw_integers(1, 3, count, generator)}
 
     def _apply(self, images: Tensor, drawn: Mapping[str, Tensor]) -> Tensor:

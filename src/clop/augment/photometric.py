@@ -1,7 +1,7 @@
 """Augmentations that change the colours of pixels."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,8 +15,18 @@ from clop.augment.pixels import as_column, as_floats, as_like, draw_uniform
 _LUMA = (0.299, 0.587, 0.114)
 
 
+class _Colours(Augmentation):
+    """A change of red, green and blue, or of one grey."""
+
+    takes: ClassVar[str] = "images of 1 or 3 channels"
+
+    @classmethod
+    def fits(cls, shape: Sequence[int]) -> bool:
+        return shape[0] in (1, 3)
+
+
 @dataclass(frozen=True)
-class Grayscale(Augmentation):
+class Grayscale(_Colours):
     """Luma in all three channels; bytes are rounded."""
 
     def _draw(self, count: int, shape: tuple[int, int, int], generator: Generator | None) -> Draw:
@@ -35,7 +45,7 @@ class Grayscale(Augmentation):
 
 
 @dataclass(frozen=True)
-class ColorJitter(Augmentation):
+class ColorJitter(_Colours):
     """Random brightness, contrast, saturation and hue; bytes are rounded.
 
     In the colours' hue, saturation and value: value times brightness, saturation times its factor, hue shifted; before

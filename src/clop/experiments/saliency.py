@@ -17,7 +17,7 @@ from clop.experiments.run_folder import RunFolder
 from clop.grad_cam import entropy, half_mass
 from clop.rl import saliency as rl_saliency
 from clop.rl.agent import Agent, choose_actions
-from clop.rl.build import edited_settings, split_levels
+from clop.rl.build import split_levels
 from clop.rl.config import TrainConfig
 from clop.rl.evaluate import Seeds
 from clop.rl.methods import compose
@@ -219,7 +219,8 @@ def _play(
 def _random_agent(agent: Agent, trained: TrainConfig, seed: int) -> Agent:
     """The same network before it has learnt anything; not with the run's own seed, whose weights it began with."""
     method, generator = compose(dict(trained.methods)), torch.Generator()
-    model = build_network(edited_settings(trained), method, mixed(seed, 16), generator)
+    settings = method.configure(trained.settings)  # by the method that fills the network: it may remember some
+    model = build_network(settings, method, mixed(seed, 16), generator)
     return replace(agent, model=model, method=method, ctx=replace(agent.ctx, model=model, generator=generator))
 
 

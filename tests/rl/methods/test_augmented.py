@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from clop.errors import UsageError
+from clop.rl.envs.levels import LevelSet
 from clop.rl.methods import METHODS, compose
 from clop.rl.methods.augmented import as_images, augment_frames, game_augmentation, name_of
+from clop.rl.methods.base import Settings
 from clop.rl.methods.drac import Drac
 from clop.rl.methods.mixreg import Mixreg
 from clop.rl.methods.rad import Rad
@@ -132,9 +134,10 @@ def test_frames_keep_the_layout_of_their_dtype():
     frames = torch.randint(0, 256, (2, 64, 64, 3), dtype=torch.uint8, generator=dice)
     assert as_images(frames).shape == (2, 3, 64, 64)
     assert as_images(frames).data_ptr() == frames.data_ptr()
+    maze = Settings(LevelSet("maze"))
     crop, filtered = (
-        game_augmentation("crop", "maze", "horizontal"),
-        game_augmentation("random_conv", "maze", "vertical"),
+        game_augmentation("crop", maze, "horizontal"),
+        game_augmentation("random_conv", maze, "vertical"),
     )
     changed = augment_frames(frames, crop, dice)
     assert (changed.shape, changed.dtype) == ((2, 64, 64, 3), torch.uint8)
@@ -142,4 +145,4 @@ def test_frames_keep_the_layout_of_their_dtype():
     floats = augment_frames(frames, filtered, dice)
     assert (floats.shape, floats.dtype) == ((2, 3, 64, 64), torch.float32)
     assert augment_frames(floats, crop, dice).shape == (2, 3, 64, 64)
-    assert name_of(game_augmentation("cutout_color", "maze", "horizontal")) == "cutout_color"
+    assert name_of(game_augmentation("cutout_color", maze, "horizontal")) == "cutout_color"

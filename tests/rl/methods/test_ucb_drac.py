@@ -6,9 +6,14 @@ import torch
 from clop.augment import AUGMENTATIONS
 from clop.distributed import Workers
 from clop.errors import UsageError
+from clop.rl.envs.levels import LevelSet
+from clop.rl.envs.spec import EnvSpec
 from clop.rl.methods import compose
+from clop.rl.methods.augmented import name_of
+from clop.rl.methods.base import Settings
 from clop.rl.methods.drac import Drac
 from clop.rl.methods.ucb_drac import ARMS, Bandit, UcbDrac
+from clop.rl.network import slots_of
 
 
 def play(bandit, reward, rounds):
@@ -122,7 +127,7 @@ def test_the_arm_is_the_augmentation_of_the_penalty(make_learner):
     method = compose({"ucb_drac": UcbDrac(init="sweep")})
     learner, seen = make_learner(method, small=True, update_epochs=2), []
     ucb = method.methods["ucb_drac"]
-    assert [type(kind) for kind in ucb.augmentations] == [AUGMENTATIONS[name] for name in ARMS]
+    assert [type(kind) for kind in ucb.augmentations.values()] == [AUGMENTATIONS[name] for name in ARMS]
 
     class Spy:
         keeps_bytes = True
@@ -137,9 +142,40 @@ def test_the_arm_is_the_augmentation_of_the_penalty(make_learner):
         def apply(self, images, drawn):
             return self.kind.apply(images, drawn)
 
-    ucb.augmentations = [Spy(name, kind) for name, kind in zip(ARMS, ucb.augmentations, strict=True)]
+    ucb.augmentations = {name: Spy(name, kind) for name, kind in ucb.augmentations.items()}
     observed(learner, 8)
     assert seen == [name for name in ARMS for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "left_out"),
+    [
+        ((64, 64, 3), set()),
+        ((64, 64, 1), set()),
+        ((48, 64, 3), {"rotate"}),
+        ((64, 64, 4), {"grayscale", "color_jitter"}),
+        ((48, 64, 4), {"grayscale", "color_jitter", "rotate"}),
+    ],
+)
+def test_arms_that_do_not_fit_the_frames_are_left_out(shape, left_out, monkeypatch):
+    """Fails when a sweep meets an arm that ends the run, or the arms of Procgen's frames are others than published."""
+    monkeypatch.setattr("clop.rl.envs.procgen.spec", lambda game: EnvSpec(shape, 15))
+    ucb, settings = UcbDrac(init="sweep").build(), Settings(LevelSet("maze"))
+    ucb.fill(slots_of(settings.network.encoder), settings)
+    arms = [name for name in ARMS if name not in left_out]
+    assert [name_of(kind) for kind in ucb.augmentations.values()] == arms
+    assert list(ucb.metrics()) == [f"arm_{name}" for name in arms]
+    assert [ARMS[arm] for arm in play(ucb.bandit, lambda arm: 0.0, 2 * len(arms))] == arms * 2
+
+
+def test_a_state_from_when_all_arms_were_played_goes_on_with_those_that_fit(monkeypatch):
+    """Fails when an agent that was trained on oblong frames, and never left crop, can be loaded no more."""
+    monkeypatch.setattr("clop.rl.envs.procgen.spec", lambda game: EnvSpec((48, 64, 3), 15))
+    ucb, settings = UcbDrac().build(), Settings(LevelSet("maze"))
+    ucb.fill(slots_of(settings.network.encoder), settings)
+    ucb.load({"bandit": {"credits": [2] + [0] * 7, "windows": [[-1.0, -1.0]] + [[]] * 7}, "arm": 0})
+    assert ucb.bandit.credits == [2] + [0] * 7
+    assert ARMS[ucb.bandit.choose()] == "random_conv"
 
 
 def test_the_histogram_of_arms_is_logged_and_counts_iterations(make_learner):

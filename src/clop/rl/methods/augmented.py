@@ -6,18 +6,27 @@ from torch import Generator, Tensor
 
 from clop import augment
 from clop.augment import Augmentation, Constants
+from clop.errors import UsageError
 from clop.rl.games import best_augmentation
+from clop.rl.methods.base import Settings
 
 FlipAxis = Literal["horizontal", "vertical"]
 
 
 def game_augmentation(
-    name: str | None, game: str, flip_axis: FlipAxis, constants: Constants = "drac", p: float | None = None
+    name: str | None, settings: Settings, flip_axis: FlipAxis, constants: Constants = "drac", p: float | None = None
 ) -> Augmentation:
-    """The augmentation of that name, or the one that DrAC does best with in the game."""
-    name = name or best_augmentation(game)
-    settings = ({"flip_axis": flip_axis} if name == "flip" else {}) | ({} if p is None else {"p": p})
-    return augment.augmentation(name, constants, **settings)
+    """The augmentation of that name, or the one that DrAC does best with in the game; it fits the game's frames."""
+    name = name or best_augmentation(settings.game)
+    changes = ({"flip_axis": flip_axis} if name == "flip" else {}) | ({} if p is None else {"p": p})
+    augmentation = augment.augmentation(name, constants, **changes)
+    shape = channels, height, width = settings.spec.input_shape
+    if not augmentation.fits(shape):
+        raise UsageError(
+            f"{name} takes {augmentation.takes}, but {settings.game} shows {channels} channels of {height}×{width}; "
+            f"use one of {', '.join(augment.fitting(shape, constants))}"
+        )
+    return augmentation
 
 
 def name_of(augmentation: Augmentation) -> str:

@@ -51,7 +51,7 @@ class DracMethod(Method):
         self.config = config
 
     def fill(self, slots: Slots, settings: Settings) -> None:
-        self.augmentation = game_augmentation(self.config.aug, settings.game, self.config.flip_axis)
+        self.augmentation = game_augmentation(self.config.aug, settings, self.config.flip_axis)
 
     def penalty(
         self, batch: Batch, views: Sequence[View], phase: Phase, ctx: Context

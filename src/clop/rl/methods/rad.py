@@ -51,7 +51,7 @@ class RadMethod(Method):
 
     def configure(self, settings: Settings) -> Settings:
         config = self.config
-        self.augmentation = game_augmentation(config.aug, settings.game, config.flip_axis, config.constants, config.p)
+        self.augmentation = game_augmentation(config.aug, settings, config.flip_axis, config.constants, config.p)
         if config.where == "collect" and isinstance(self.augmentation, RandomConv):
             self.augmentation = replace(self.augmentation, shared=True)
         if config.where == "collect-step" and not self.augmentation.keeps_bytes:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from clop.augment import Augmentation
+from clop.augment import Augmentation, fitting
 from clop.errors import UsageError
 from clop.rl.encoders.base import Slots
 from clop.rl.methods.augmented import FlipAxis, game_augmentation
@@ -17,6 +17,7 @@ from clop.rl.methods.drac import Divergence, disagreement, sum_of
 from clop.rl.rollout import Batch, Rollout
 
 ARMS = ("crop", "random_conv", "grayscale", "flip", "rotate", "cutout", "cutout_color", "color_jitter")
+"""Of the authors, on square frames of three colours; on others, those of them that fit."""
 
 Init = Literal["reference", "sweep"]
 
@@ -58,7 +59,8 @@ class UcbDracMethod(Method):
     """
 
     incompatible: ClassVar[Mapping[str, str]] = {"drac": "ucb_drac chooses the augmentation that drac fixes"}
-    augmentations: Sequence[Augmentation]
+    augmentations: Mapping[str, Augmentation]
+    """Of the arms that fit the frames."""
 
     def __init__(self, config: UcbDrac) -> None:
         self.config = config
@@ -66,7 +68,11 @@ class UcbDracMethod(Method):
         self.arm: int | None = None
 
     def fill(self, slots: Slots, settings: Settings) -> None:
-        self.augmentations = [game_augmentation(name, settings.game, self.config.flip_axis) for name in ARMS]
+        fits = fitting(settings.spec.input_shape)
+        self.augmentations = {
+            name: game_augmentation(name, settings, self.config.flip_axis) for name in ARMS if name in fits
+        }
+        self.bandit.allowed = [arm for arm, name in enumerate(ARMS) if name in fits]
 
     def prepare(self, rollout: Rollout, ctx: Context) -> None:
         mean = ctx.workers.sum(rollout.returns.double().mean().to(ctx.device)).item() / ctx.workers.size
@@ -80,12 +86,13 @@ class UcbDracMethod(Method):
         assert self.arm is not None
         if self.config.alpha_r == 0:
             return None, {}
-        augmentation = self.augmentations[self.arm]
+        augmentation = self.augmentations[ARMS[self.arm]]
         terms = disagreement(ctx.model, batch, views[0].output, augmentation, self.config.kl, ctx.generator)
         return self.config.alpha_r * sum_of(terms), terms
 
     def metrics(self) -> dict[str, float]:
-        return {f"arm_{name}": float(count) for name, count in zip(ARMS, self.histogram, strict=True)}
+        counts = zip(ARMS, self.histogram, strict=True)
+        return {f"arm_{name}": float(count) for name, count in counts if name in self.augmentations}
 
     @property
     def histogram(self) -> list[int]:
@@ -116,24 +123,27 @@ class Bandit:
         self.init, self.exploration = init, exploration
         self.credits = [0] * arms
         self.windows: list[deque[float]] = [deque(maxlen=window) for _ in range(arms)]
+        self.allowed: Sequence[int] = range(arms)
+        """Arms to choose from; the others keep their places, so that a state fits whatever is allowed."""
 
     def credit(self, arm: int, reward: float) -> None:
         self.credits[arm] += 1
         self.windows[arm].append(reward)
 
     def choose(self) -> int:
-        if self.init == "sweep" and 0 in self.credits:
-            return self.credits.index(0)
+        untried = [arm for arm in self.allowed if not self.credits[arm]]
+        if self.init == "sweep" and untried:
+            return untried[0]
         bounds = self.bounds()
-        return bounds.index(max(bounds))
+        return self.allowed[bounds.index(max(bounds))]
 
     def bounds(self) -> list[float]:
-        """Of the arms; with ``sweep``, once each was tried."""
+        """Of the arms that are allowed; with ``sweep``, once each was tried."""
         start = 1 if self.init == "reference" else 0
         log = math.log(start + sum(self.credits))
         return [
             (sum(window) / len(window) if window else 0.0) + self.exploration * math.sqrt(log / (start + count))
-            for window, count in zip(self.windows, self.credits, strict=True)
+            for window, count in ((self.windows[arm], self.credits[arm]) for arm in self.allowed)
         ]
 
     def state(self) -> dict[str, Any]:
