@@ -260,6 +260,19 @@ def test_a_figure_has_the_seeds_of_both_methods_and_what_they_did(runs):
     assert lines[0] == (3.0, 1.0)  # trained, unseen
 
 
+def test_variants_are_drawn_beside_what_they_are_compared_with(runs):
+    """Fails if a seed is missing, the two kinds of levels change places, or a method is drawn for each comparison."""
+    (figure,) = next(figure for figure in EVIDENCE_FIGURES if figure.name == "evidence-variants").draw(runs)
+    (axes,) = figure.axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == ["ppo\nseeds 0, 1, 2, 3, 4", "clop\nseeds 0, 1, 2, 3, 4", "clop_consistency\nseed 0"]
+    rows = [[], [], []]
+    for line in axes.lines:
+        if line.get_color() == "black" and line.get_linestyle() == "None" and len(line.get_ydata()):
+            rows[round(line.get_ydata()[0])].append(line.get_xdata()[0])
+    assert rows == [[1.0, 1.1, 1.2, 1.3, 1.4], [2.0, 2.1, 2.2, 2.3, 2.4], [4.0]]  # unseen
+
+
 def test_beside_openais_are_the_longest_runs_of_a_game(tmp_path, write_agent):
     """One to 2 M beside two to 1 M; fails if its seed counts twice, or if it is cut off where the others end."""
     for seed, steps in ((0, 1_003_520), (1, 1_003_520), (0, 2_002_944)):

@@ -8,7 +8,17 @@ import numpy as np
 from clop.report import drawing, openai
 from clop.report.drawing import Line
 from clop.report.efficiency import curve_of
-from clop.report.evidence import ALPHA_RUNS, COMMAND, QUESTIONS, TASKS, Question, Task, compared_questions, seeds_of
+from clop.report.evidence import (
+    ALPHA_RUNS,
+    COMMAND,
+    QUESTIONS,
+    TASKS,
+    Question,
+    Task,
+    compared_questions,
+    seeds_of,
+    shown,
+)
 from clop.report.figures import new_figure
 from clop.report.outcomes import Cell
 from clop.report.paper_agents import steps_text
@@ -78,6 +88,52 @@ def curves(runs: Runs) -> Iterator["Figure"]:
         yield drawing.panels(title, panels, columns=2, note=note)
 
 
+def variants(runs: Runs) -> Iterator["Figure"]:
+    """A row for each variant of a question, and for what it is compared with: the two returns of each seed."""
+    asked = [question for question in QUESTIONS if question.beside and shown(question, question.find(runs.agents))]
+    rows: dict[str, list[tuple[str, Cell]]] = {}
+    for question in dict.fromkeys(one for variant in asked for one in (*variant.beside, variant)):
+        found = question.find(runs.agents)
+        for method in question.methods:
+            if method in found:
+                seeds = ", ".join(str(run.seed) for run in found[method].runs)
+                name = f"{question.called(method)}\nseed{'s' * (', ' in seeds)} {seeds}"
+                rows.setdefault(question.game, []).append((name, found[method]))
+    if not rows:
+        return
+    figure = new_figure(7.2, 0.45 * sum(map(len, rows.values())) + 0.7 * len(rows) + 1.0)
+    ratios = [len(cells) for cells in rows.values()]
+    grid = figure.subplots(len(rows), 1, squeeze=False, height_ratios=ratios).ravel()
+    for axes, (game, cells) in zip(grid, rows.items(), strict=True):
+        for place, (_, cell) in enumerate(cells):
+            _dumbbells(axes, place, cell)
+        axes.axvline(GAMES[game].easy[0], color="black", linewidth=0.8, linestyle=":")
+        drawing.name_panel(axes, game)
+        drawing.tidy(axes, "return", "")
+        axes.set_yticks(range(len(cells)), [name for name, _ in cells])
+        axes.invert_yaxis()
+    handles = [
+        grid[0].plot([], [], "o", color=_UNSEEN, label="unseen levels")[0],
+        grid[0].plot([], [], "o", color=_SEEN, fillstyle="none", label="training levels")[0],
+    ]
+    drawing.place_legend(figure, handles)
+    drawing.head(figure, "Variants of CLOP, each seed", "dotted: where the published range of the game begins")
+    yield figure
+
+
+_SEEN, _UNSEEN = "grey", "black"
+
+
+def _dumbbells(axes: Any, place: int, cell: Cell) -> None:
+    """The returns of each seed, one below the other in a row."""
+    seeds = zip(cell.values("train"), cell.values("test"), strict=True)
+    for height, (seen, unseen) in zip(np.linspace(-0.3, 0.3, len(cell.runs) + 2)[1:-1], seeds, strict=True):
+        at = (place + height, place + height)
+        axes.plot((unseen, seen), at, color=_SEEN, linewidth=0.8)
+        axes.plot(seen, at[0], "o", color=_SEEN, fillstyle="none", markersize=4)
+        axes.plot(unseen, at[0], "o", color=_UNSEEN, markersize=4)
+
+
 def _until(curve: drawing.Curve, end: float) -> drawing.Curve:
     return [point for point in curve if point[0] <= end]
 
@@ -139,6 +195,7 @@ def images(runs: Runs) -> Iterator["Figure"]:
 EVIDENCE_FIGURES = (
     PaperFigure("evidence-gaps", "From training levels to unseen ones", gaps, COMMAND),
     PaperFigure("evidence-curves", "Returns while training", curves, COMMAND),
+    PaperFigure("evidence-variants", "Variants of CLOP, each seed", variants, COMMAND),
     PaperFigure("evidence-openai", "PPO, ours and OpenAI's", beside_openai, COMMAND),
     PaperFigure("evidence-alpha", "Accuracy by alpha", alphas, COMMAND),
     PaperFigure("evidence-images", "Accuracy by number of images", images, COMMAND),
