@@ -200,7 +200,7 @@ class Learner:
         return source.batch(index).to(self.device)
 
     def _loss(self, batch: Batch, phase: Phase, ctx: Context) -> tuple[Tensor, dict[str, Tensor]]:
-        """PPO's terms averaged over the views, and the method's penalty; terms with coefficient 0 are not computed."""
+        """PPO's terms averaged over the views, and the method's penalty; terms with coefficient 0 are left out."""
         views = self.method.views(batch, phase, ctx)
         total = torch.zeros((), device=self.device)
         logs: dict[str, Tensor] = {}
@@ -225,6 +225,8 @@ class Learner:
                 add("value_loss", weight, phase.vf_coef, loss)
             if phase.ent_coef:
                 add("entropy", weight, -phase.ent_coef, output.entropy().mean())
+            elif phase.policy_coef:  # a learner without the bonus is watched all the same
+                logs["entropy"] = logs.get("entropy", 0) + weight * output.entropy().mean()
         penalty, values = self.method.penalty(batch, views, phase, ctx)
         if penalty is not None:
             total = total + penalty
