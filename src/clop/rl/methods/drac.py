@@ -24,15 +24,15 @@ class Drac:
     """PPO, and a term that asks for the same policy and value on augmented frames (Raileanu et al., 2021)."""
 
     alpha_r: float = 0.1
-    """Weight of the term."""
+    """Weight of the term for augmented frames."""
     aug: Name | None = None
     """The augmentation; the authors' best for the game if not given."""
     kl: Divergence = "exact"
     """``exact``: the divergence of the policies. ``sample``: the log-probability of one action drawn on the clean frame
     (the authors' code): the same gradient on average, with more noise."""
     flip_axis: FlipAxis = "horizontal"
-    """Of flip: ``horizontal`` swaps left and right, ``vertical`` top and bottom, as the authors' code does by
-    mistake."""
+    """With the augmentation flip: ``horizontal`` swaps left and right, ``vertical`` top and bottom, as the authors' code
+    does by mistake."""
 
     def __post_init__(self) -> None:
         if self.alpha_r < 0:

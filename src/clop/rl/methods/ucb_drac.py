@@ -32,13 +32,14 @@ class UcbDrac:
     """``reference``: every augmentation counts as tried once with a return of 0 (the authors' code); where returns
     exceed 0.3 it never leaves the first one, crop. ``sweep``: each is tried once first."""
     exploration: float = 0.1
-    """Weight of what is little tried."""
+    """Weight of the bonus for what is little tried."""
     window: int = 10
     """How many returns of an augmentation are remembered."""
     kl: Divergence = "exact"
-    """As for drac."""
+    """``exact``: the divergence of the policies. ``sample``: the log-probability of one action, as in the method drac."""
     flip_axis: FlipAxis = "horizontal"
-    """As for drac."""
+    """With the augmentation flip: ``horizontal`` swaps left and right, ``vertical`` top and bottom, as DrAC's code does
+    by mistake."""
 
     def __post_init__(self) -> None:
         if min(self.alpha_r, self.exploration) < 0:
