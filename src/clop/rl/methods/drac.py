@@ -31,8 +31,8 @@ class Drac:
     """``exact``: the divergence of the policies. ``sample``: the log-probability of one action drawn on the clean frame
     (the authors' code): the same gradient on average, with more noise."""
     flip_axis: FlipAxis = "horizontal"
-    """With the augmentation flip: ``horizontal`` swaps left and right, ``vertical`` top and bottom, as the authors' code
-    does by mistake."""
+    """With the augmentation flip: ``horizontal`` swaps left and right, ``vertical`` top and bottom, as the authors'
+    code does by mistake."""
 
     def __post_init__(self) -> None:
         if self.alpha_r < 0:

@@ -24,8 +24,8 @@ class Rad:
     code); random_conv has one filter for all envs. ``collect-step``: in each env anew at each step; frames of
     random_conv then take four times the memory. ``both``: while acting, and anew in updates. ``update``: only there."""
     constants: Constants = "rad"
-    """Whose settings the augmentation has: ``rad``, of RAD's Procgen code; ``drac``, of DrAC's, whose grayscale makes every
-    frame grey; ``clop``, of the CLOP authors' code."""
+    """Whose settings the augmentation has: ``rad``, of RAD's Procgen code; ``drac``, of DrAC's, whose grayscale makes
+    every frame grey; ``clop``, of the CLOP authors' code."""
     flip_axis: FlipAxis = "horizontal"
     """With the augmentation flip: ``horizontal`` swaps left and right, ``vertical`` top and bottom, as DrAC's code does
     by mistake."""

@@ -36,7 +36,8 @@ class UcbDrac:
     window: int = 10
     """How many returns of an augmentation are remembered."""
     kl: Divergence = "exact"
-    """``exact``: the divergence of the policies. ``sample``: the log-probability of one action, as in the method drac."""
+    """``exact``: the divergence of the policies. ``sample``: the log-probability of one action, as in
+    the method drac."""
     flip_axis: FlipAxis = "horizontal"
     """With the augmentation flip: ``horizontal`` swaps left and right, ``vertical`` top and bottom, as DrAC's code does
     by mistake."""
