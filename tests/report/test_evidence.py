@@ -95,6 +95,17 @@ def test_the_questions_of_the_amendment_are_those_of_its_sweep():
     assert _planned(sweep)[0][-2] == (2, 3, 4)
 
 
+def test_the_sweep_that_goes_on_has_the_plans_next_questions_in_its_order():
+    """Fails if it asks for other games, levels, steps or methods, or for seeds that were not registered."""
+    sweep = tomllib.loads((ROOT / "results/evidence/more.toml").read_text())
+    named = ("control", "the paper's levels", "more seeds")
+    asked = [_asked(question) for question in QUESTIONS if question.name in named]
+    for (*planned, seeds, changes), (*question, registered, others) in zip(_planned(sweep), asked, strict=True):
+        assert (planned, changes) == (question, others)
+        assert set(seeds) <= set(registered)
+        assert seeds[-1] == registered[-1]
+
+
 def _planned(sweep):
     return [
         (game, levels, settings["total_timesteps"], tuple(grid["methods"]), seeds_of(grid["seeds"]), _changes(settings))
