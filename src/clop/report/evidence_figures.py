@@ -91,27 +91,28 @@ def curves(runs: Runs) -> Iterator["Figure"]:
 def variants(runs: Runs) -> Iterator["Figure"]:
     """A row for each variant of a question, and for what it is compared with: the two returns of each seed."""
     asked = [question for question in QUESTIONS if question.beside and shown(question, question.find(runs.agents))]
-    rows: dict[str, list[tuple[str, Cell]]] = {}
+    rows: dict[tuple[str, str], list[tuple[str, Cell]]] = {}
     for question in dict.fromkeys(one for variant in asked for one in (*variant.beside, variant)):
         found = question.find(runs.agents)
+        where = question.game, f"{question.game}, {question.levels} levels, {steps_text(question.steps)} steps"
         for method in question.methods:
             if method in found:
                 seeds = ", ".join(str(run.seed) for run in found[method].runs)
                 name = f"{question.called(method)}\nseed{'s' * (', ' in seeds)} {seeds}"
-                rows.setdefault(question.game, []).append((name, found[method]))
+                rows.setdefault(where, []).append((name, found[method]))
     if not rows:
         return
     figure = new_figure(7.2, 0.45 * sum(map(len, rows.values())) + 0.7 * len(rows) + 1.0)
     ratios = [len(cells) for cells in rows.values()]
     grid = figure.subplots(len(rows), 1, squeeze=False, height_ratios=ratios).ravel()
-    for axes, (game, cells) in zip(grid, rows.items(), strict=True):
+    for axes, ((game, panel), cells) in zip(grid, rows.items(), strict=True):
         for place, (_, cell) in enumerate(cells):
             _dumbbells(axes, place, cell)
         axes.axvline(GAMES[game].easy[0], color="black", linewidth=0.8, linestyle=":")
-        drawing.name_panel(axes, game)
+        drawing.name_panel(axes, panel)
         drawing.tidy(axes, "return", "")
         axes.set_yticks(range(len(cells)), [name for name, _ in cells])
-        axes.invert_yaxis()
+        axes.set_ylim(len(cells) - 0.5, -0.5)
     handles = [
         grid[0].plot([], [], "o", color=_UNSEEN, label="unseen levels")[0],
         grid[0].plot([], [], "o", color=_SEEN, fillstyle="none", label="training levels")[0],
