@@ -48,6 +48,10 @@ class Question:
         return f"quick: {self.encoder}, easy, {self.levels} levels" + (f"; {self.changes}" if self.changes else "")
 
     @property
+    def where(self) -> str:
+        return f"{self.game}, {self.levels} levels, {steps_text(self.steps)} steps"
+
+    @property
     def num_seeds(self) -> int:
         return self.seeds - self.first_seed
 
@@ -418,8 +422,7 @@ def in_short(runs: Runs) -> str:
             " / ".join(f"{mean(values):.2f}" for values in map(cell.values, ("train", "test")))
             for cell in found.values()
         ]
-        where = f"{question.game}, {question.levels} levels, {steps_text(question.steps)} steps"
-        rows.append([where, *returns, difference.text(2), seeds_of(found)])
+        rows.append([question.where, *returns, difference.text(2), seeds_of(found)])
     header = ["small network, easy", "PPO: training / unseen", "CLOP: training / unseen", "CLOP − PPO, unseen", "seeds"]
     return markdown(header, rows) + "\n"
 

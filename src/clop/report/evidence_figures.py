@@ -94,12 +94,11 @@ def variants(runs: Runs) -> Iterator["Figure"]:
     rows: dict[tuple[str, str], list[tuple[str, Cell]]] = {}
     for question in dict.fromkeys(one for variant in asked for one in (*variant.beside, variant)):
         found = question.find(runs.agents)
-        where = question.game, f"{question.game}, {question.levels} levels, {steps_text(question.steps)} steps"
         for method in question.methods:
             if method in found:
                 seeds = ", ".join(str(run.seed) for run in found[method].runs)
                 name = f"{question.called(method)}\nseed{'s' * (', ' in seeds)} {seeds}"
-                rows.setdefault(where, []).append((name, found[method]))
+                rows.setdefault((question.game, question.where), []).append((name, found[method]))
     if not rows:
         return
     figure = new_figure(7.2, 0.45 * sum(map(len, rows.values())) + 0.7 * len(rows) + 1.0)
